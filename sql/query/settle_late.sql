@@ -1,0 +1,16 @@
+-- Marks events as published whose confirm outlived the claim that sent them.
+-- Parameters: $1 their ids.
+-- Index: primary key. Locks: the rows; one that another relay holds is passed over, it is sending the event again.
+-- Only confirms are written without a claim: they are facts. A refusal would count twice.
+update {table}
+set status = 'PUBLISHED',
+    published_at = clock_timestamp(),
+    last_retried_at = clock_timestamp(),
+    last_error = null
+where id in (
+    select id
+    from {table}
+    where id = any($1)
+        and status in ('WAITING', 'FAILED')
+    for no key update skip locked
+)

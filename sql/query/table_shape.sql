@@ -1,0 +1,23 @@
+-- Which columns the table has, of which types, and whether its constraints know our statuses.
+-- Parameters: $1 the table's quoted name.
+-- No rows when there is no such table. Reads the catalogue only; no lock on the table.
+select
+    attribute.attname::text,
+    format_type(attribute.atttypid, null),
+    case
+        when type.typtype = 'e' then
+            array(select enumlabel::text from pg_enum where enumtypid = type.oid)
+    end,
+    (
+        select string_agg(pg_get_constraintdef(c.oid), ' and ')
+        from pg_constraint as c
+        where c.conrelid = attribute.attrelid
+            and c.contype = 'c'
+            and c.conkey @> array[attribute.attnum]
+    )
+from pg_attribute as attribute
+join pg_type as type on type.oid = attribute.atttypid
+where attribute.attrelid = to_regclass($1)
+    and attribute.attnum > 0
+    and not attribute.attisdropped
+order by attribute.attnum

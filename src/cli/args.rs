@@ -1,0 +1,456 @@
+//! The command line: which commands there are and what each takes. Reads no environment, opens no file, and
+//! knows no setting by heart: their flags come from the library's table.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use outboxd::config::{Group, SETTINGS, Setting, parse_duration};
+
+/// A command line that was understood.
+#[derive(Debug)]
+pub(crate) struct Args {
+    /// What to do.
+    pub(crate) action: Action,
+    /// How often `-v` was given.
+    pub(crate) verbose: u8,
+    /// What else was given: the flags of settings and `--config`, for `settings.rs`.
+    pub(crate) matches: ArgMatches,
+}
+
+/// What the relay is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Creates the outbox, or only prints the SQL that would.
+    Init {
+        /// Print instead.
+        print: bool,
+    },
+    /// Relays until it is told to end.
+    Run,
+    /// Relays what is due and ends.
+    Once,
+    /// Appends one event.
+    Enqueue(Enqueue),
+    /// Says what the outbox holds.
+    Status {
+        /// As JSON.
+        json: bool,
+    },
+}
+
+/// The event that `enqueue` appends, as it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Enqueue {
+    pub(crate) event_type: String,
+    /// `-` is standard input. Default: `{}`.
+    pub(crate) payload: String,
+    pub(crate) ordering_key: Option<String>,
+    /// The text of a JSON object.
+    pub(crate) headers: Option<String>,
+    pub(crate) exchange: Option<String>,
+    pub(crate) routing_key: Option<String>,
+    /// From now.
+    pub(crate) expires_in: Option<Duration>,
+    /// From now.
+    pub(crate) delay: Option<Duration>,
+}
+
+/// The id of `--config`.
+pub(super) const CONFIG: &str = "config";
+
+/// Understands a command line, program name first.
+///
+/// # Errors
+/// A usage error, or a request for help or the version: `use_stderr()` of the error tells them apart, and the
+/// exit codes are 64 and 0. Never clap's own `exit()`, whose code is 2.
+pub(crate) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
+    let mut matches = command().try_get_matches_from(line).map_err(without_addresses)?;
+    // `command` requires one of its subcommands, and `action` knows them all.
+    let missing = || command().error(ErrorKind::MissingSubcommand, "a command is required");
+    let (name, matches) = matches.remove_subcommand().ok_or_else(missing)?;
+    let action = action(&name, &matches).ok_or_else(missing)?;
+    Ok(Args {
+        action,
+        verbose: matches.get_count("verbose"),
+        matches,
+    })
+}
+
+/// clap repeats what it could not place. An address among the arguments may hold a password.
+fn without_addresses(mut error: clap::Error) -> clap::Error {
+    let holds_address = |value: &ContextValue| match value {
+        ContextValue::String(text) => text.contains("://") || text.contains("password"),
+        _ => false,
+    };
+    let suspects: Vec<ContextKind> = error
+        .context()
+        .filter(|(_, value)| holds_address(value))
+        .map(|(kind, _)| kind)
+        .collect();
+    for kind in suspects {
+        error.insert(kind, ContextValue::String("(hidden)".into()));
+    }
+    error
+}
+
+fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
+    let text = |id: &str| matches.get_one::<String>(id).cloned();
+    let time = |id: &str| matches.get_one::<Duration>(id).copied();
+    Some(match name {
+        "init" => Action::Init {
+            print: matches.get_flag("print"),
+        },
+        "run" => Action::Run,
+        "once" => Action::Once,
+        "enqueue" => Action::Enqueue(Enqueue {
+            event_type: text("event_type")?,
+            payload: text("payload")?,
+            ordering_key: text("event_ordering_key"),
+            headers: text("event_headers"),
+            exchange: text("event_exchange"),
+            routing_key: text("event_routing_key"),
+            expires_in: time("event_expires_in"),
+            delay: time("event_delay"),
+        }),
+        "status" => Action::Status {
+            json: matches.get_flag("json"),
+        },
+        _ => return None,
+    })
+}
+
+/// The whole command line.
+fn command() -> Command {
+    Command::new("outboxd")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Relays committed events from a PostgreSQL outbox table to RabbitMQ, at least once")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .arg(
+            Arg::new(CONFIG)
+                .long("config")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .allow_hyphen_values(true)
+                .global(true)
+                .help("read settings from this TOML file [OUTBOXD_CONFIG]"),
+        )
+        .arg(
+            Arg::new("verbose")
+                .short('v')
+                .long("verbose")
+                .action(ArgAction::Count)
+                .global(true)
+                .help("log more; twice for everything"),
+        )
+        .subcommands([init(), run(), once(), enqueue(), status()])
+        .after_help(
+            "Examples:\n  \
+             outboxd init --print\n  \
+             DATABASE_URL=postgres://app@db/app AMQP_URL=amqp://app@mq outboxd run",
+        )
+}
+
+fn init() -> Command {
+    settings(Command::new("init"), &["database_url", "table", "open_timeout"])
+        .about("Create the outbox table, or bring it up to date")
+        .arg(
+            Arg::new("print")
+                .long("print")
+                .action(ArgAction::SetTrue)
+                .help("print the SQL, change nothing"),
+        )
+        .after_help(examples(
+            "outboxd init --print | psql",
+            "outboxd init --table app.event_outbox",
+        ))
+}
+
+fn run() -> Command {
+    settings(Command::new("run"), &all())
+        .about("Relay at a fixed rate until SIGTERM or SIGINT")
+        .after_help(examples(
+            "outboxd run --config /etc/outboxd.toml",
+            "outboxd run --interval 5s --min-age 0s",
+        ))
+}
+
+fn once() -> Command {
+    let mut names = all();
+    names.retain(|name| *name != "interval");
+    settings(Command::new("once"), &names)
+        .about("Relay everything that is due, then end: for cron")
+        .after_help(examples(
+            "outboxd once --config /etc/outboxd.toml",
+            "outboxd once -v --min-age 0s",
+        ))
+}
+
+fn enqueue() -> Command {
+    let text = |id: &'static str, flag: &'static str, value: &'static str| {
+        Arg::new(id)
+            .long(flag)
+            .value_name(value)
+            .allow_hyphen_values(true)
+    };
+    let time = |id, flag| text(id, flag, "TIME").value_parser(event_time);
+    settings(
+        Command::new("enqueue"),
+        &["database_url", "table", "open_timeout"],
+    )
+    .about("Append one event")
+    .arg(
+        Arg::new("event_type")
+            .value_name("TYPE")
+            .required(true)
+            .help("the event's type, such as order.paid"),
+    )
+    .arg(
+        Arg::new("payload")
+            .value_name("PAYLOAD")
+            .default_value("{}")
+            .hide_default_value(true)
+            // A number is JSON too.
+            .allow_negative_numbers(true)
+            .help("the message's body; - is standard input [{}]"),
+    )
+    .next_help_heading("Event")
+    .arg(text("event_ordering_key", "ordering-key", "KEY").help("events of one key leave in order"))
+    .arg(text("event_headers", "headers", "JSON").help("an object: the message's headers"))
+    .arg(text("event_exchange", "exchange", "NAME").help("where it goes, whatever the routes say"))
+    .arg(text("event_routing_key", "routing-key", "KEY").help("its routing key, whatever the routes say"))
+    .arg(time("event_expires_in", "expires-in").help("it expires if it is not sent by then"))
+    .arg(time("event_delay", "delay").help("it is not due before then"))
+    .after_help(examples(
+        "outboxd enqueue order.paid '{\"order\": 7}' --ordering-key order-7",
+        "outboxd enqueue report.ready - --delay 5m < report.json",
+    ))
+}
+
+fn status() -> Command {
+    let names = [
+        "database_url",
+        "amqp_url",
+        "table",
+        "open_timeout",
+        "min_age",
+        "max_age",
+        "max_failures",
+    ];
+    settings(Command::new("status"), &names)
+        .about("Say what the outbox holds and whether both servers are there")
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("print JSON"),
+        )
+        .after_help(examples(
+            "outboxd status",
+            "outboxd status --json --config /etc/outboxd.toml",
+        ))
+}
+
+fn all() -> Vec<&'static str> {
+    SETTINGS.iter().map(|setting| setting.name).collect()
+}
+
+/// The flags of these settings, under the headings of their groups.
+fn settings(command: Command, names: &[&str]) -> Command {
+    let used = SETTINGS.iter().filter(|setting| names.contains(&setting.name));
+    command.args(used.map(flag))
+}
+
+fn flag(setting: &Setting) -> Arg {
+    let default = match setting.default {
+        Some("") => "\"\"; ".into(),
+        Some(default) => format!("{default}; "),
+        None => String::new(),
+    };
+    // clap wants names that outlive it, and there is one command line per process.
+    let long: &'static str = setting.name.replace('_', "-").leak();
+    Arg::new(setting.name)
+        .long(long)
+        .value_name(setting.placeholder)
+        // Our own parser knows the accepted form of `-5s`; clap would only see an unknown flag.
+        .allow_hyphen_values(true)
+        .help_heading(heading(setting.group))
+        .help(format!("{} [{default}{}]", setting.meaning, setting.variable()))
+}
+
+fn heading(group: Group) -> &'static str {
+    match group {
+        // The first heading explains the brackets of all.
+        Group::Servers => "Servers [default; environment]",
+        group => group.title(),
+    }
+}
+
+fn examples(first: &str, second: &str) -> String {
+    format!("Examples:\n  {first}\n  {second}")
+}
+
+/// Longest time that an event can be given on the command line: ten years.
+const EVENT_TIME_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
+fn event_time(text: &str) -> Result<Duration, &'static str> {
+    parse_duration(text)
+        .filter(|time| *time <= EVENT_TIME_MAX)
+        .ok_or("expected a duration up to 3650d, such as 30s, 5m or 1h 30m")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &[&str]) -> Result<Args, clap::Error> {
+        parse(["outboxd"].iter().chain(line).map(OsString::from))
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn commands_say_what_to_do() {
+        let cases: [(&[&str], Action); 7] = [
+            (&["init"], Action::Init { print: false }),
+            (&["init", "--print"], Action::Init { print: true }),
+            (&["run"], Action::Run),
+            (&["-v", "once", "--workers", "1"], Action::Once),
+            (&["status", "--json"], Action::Status { json: true }),
+            (
+                &["enqueue", "order.paid"],
+                Action::Enqueue(Enqueue {
+                    event_type: "order.paid".into(),
+                    payload: "{}".into(),
+                    ordering_key: None,
+                    headers: None,
+                    exchange: None,
+                    routing_key: None,
+                    expires_in: None,
+                    delay: None,
+                }),
+            ),
+            (
+                &[
+                    "enqueue",
+                    "t",
+                    "-5",
+                    "--ordering-key",
+                    "-k",
+                    "--headers",
+                    "{\"a\": 1}",
+                    "--exchange",
+                    "",
+                    "--routing-key=r",
+                    "--expires-in",
+                    "1h 30m",
+                    "--delay",
+                    "0s",
+                ],
+                Action::Enqueue(Enqueue {
+                    event_type: "t".into(),
+                    payload: "-5".into(),
+                    ordering_key: Some("-k".into()),
+                    headers: Some("{\"a\": 1}".into()),
+                    exchange: Some(String::new()),
+                    routing_key: Some("r".into()),
+                    expires_in: Some(Duration::from_secs(5400)),
+                    delay: Some(Duration::ZERO),
+                }),
+            ),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(parsed(line).unwrap().action, expected, "{line:?}");
+        }
+        let standard_input = parsed(&["enqueue", "t", "-"]).unwrap().action;
+        assert!(matches!(standard_input, Action::Enqueue(event) if event.payload == "-"));
+        for (line, verbose) in [(&["run"][..], 0), (&["run", "-v"], 1), (&["-vv", "run"], 2)] {
+            assert_eq!(parsed(line).unwrap().verbose, verbose, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn each_command_has_the_settings_that_it_uses() {
+        let cases = [
+            ("init", "--table", true),
+            ("init", "--amqp-url", false),
+            ("enqueue", "--database-url", true),
+            ("enqueue", "--workers", false),
+            ("status", "--min-age", true),
+            ("status", "--interval", false),
+            ("once", "--interval", false),
+            ("once", "--grace", true),
+            ("run", "--interval", true),
+        ];
+        for (name, flag, expected) in cases {
+            let mut line = vec![name];
+            line.extend((name == "enqueue").then_some("type"));
+            line.extend([flag, "-x"]);
+            assert_eq!(parsed(&line).is_ok(), expected, "{line:?}");
+        }
+        for setting in SETTINGS {
+            assert!(
+                parsed(&["run", &setting.flag(), "-1"]).is_ok(),
+                "{}",
+                setting.name
+            );
+        }
+    }
+
+    #[test]
+    fn usage_errors_are_told_from_help() {
+        let cases: [(&[&str], bool); 10] = [
+            (&["--help"], false),
+            (&["run", "-h"], false),
+            (&["help", "once"], false),
+            (&["--version"], false),
+            (&[], true),
+            (&["relay"], true),
+            (&["run", "--workres", "1"], true),
+            (&["run", "--workers", "1", "--workers", "2"], true),
+            (&["enqueue", "t", "{}", "--delay", "-5s"], true),
+            (&["enqueue", "t", "{}", "--delay", "3651d"], true),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(parsed(line).unwrap_err().use_stderr(), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn usage_errors_repeat_no_address() {
+        let cases: [&[&str]; 8] = [
+            &["postgres://u:hunter2@h"],
+            &["run", "postgres://u:hunter2@h"],
+            &["run", "host=h password=hunter2"],
+            &["run", "--postgres://u:hunter2@h"],
+            &["run", "-postgres://u:hunter2@h"],
+            &["run", "--amqp", "amqp://u:hunter2@h"],
+            &["run", "--amqp=amqp://u:hunter2@h"],
+            &["enqueue", "t", "{}", "--delay", "amqp://u:hunter2@h"],
+        ];
+        for line in cases {
+            let message = parsed(line).unwrap_err().to_string();
+            assert!(!message.contains("hunter2"), "{message}");
+        }
+    }
+
+    #[test]
+    fn help_fits_a_screen() {
+        for name in ["init", "run", "once", "enqueue", "status"] {
+            let help = parsed(&[name, "--help"]).unwrap_err().to_string();
+            assert!(help.lines().count() <= 50, "{help}");
+            assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+            assert_eq!(
+                help.lines().filter(|line| line.starts_with("  outboxd ")).count(),
+                2,
+                "{help}"
+            );
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `outboxd init`.
+
+use outboxd::config::{Database, TableName};
+use outboxd::outbox::{self, Initialised};
+
+use super::exit::Exit;
+use super::print;
+
+/// Creates the table, or completes it.
+pub(crate) fn apply(database: &Database) -> Exit {
+    let table = &database.table;
+    match outbox::init(database) {
+        Ok(Initialised::Created) => print::line(format_args!("table {table} is created")),
+        Ok(Initialised::Completed) => print::line(format_args!("table {table} has what it lacked")),
+        Ok(Initialised::Unchanged) => print::line(format_args!("table {table} is complete already")),
+        Err(error) => {
+            print::error(&error);
+            return error.kind().into();
+        }
+    }
+    Exit::Done
+}
+
+/// Prints the SQL instead.
+pub(crate) fn print(table: &TableName) -> Exit {
+    print::line(outbox::schema_sql(table).trim_end());
+    Exit::Done
+}

@@ -1,0 +1,65 @@
+//! From arguments and environment to a command, and from its end to an exit code. Knows no SQL and no AMQP.
+
+mod args;
+mod enqueue;
+mod exit;
+mod init;
+mod logging;
+mod print;
+mod relay;
+mod settings;
+mod signals;
+mod status;
+
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use outboxd::config::{Needs, Problems};
+
+use args::{Action, Args};
+use exit::Exit;
+
+/// Runs the command that `arguments` name.
+pub(crate) fn main(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Exit {
+    let args = match args::parse(arguments) {
+        Ok(args) => args,
+        Err(error) => {
+            let asked_for = !error.use_stderr();
+            let _ = error.print();
+            return if asked_for { Exit::Done } else { Exit::Usage };
+        }
+    };
+    logging::start(args.verbose);
+    // A panic is a bug of ours. It has been logged by then, and must not look like anything else.
+    catch_unwind(AssertUnwindSafe(|| perform(&args, environment))).unwrap_or(Exit::Internal)
+}
+
+fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Exit {
+    let done = match &args.action {
+        Action::Init { print: true } => {
+            settings::table(&args.matches, environment).map(|table| init::print(&table))
+        }
+        Action::Init { print: false } => {
+            settings::database(&args.matches, environment).map(|it| init::apply(&it))
+        }
+        Action::Enqueue(event) => {
+            settings::database(&args.matches, environment).map(|it| enqueue::enqueue(&it, event.clone()))
+        }
+        Action::Run => settings::config(&args.matches, environment, Needs::Both).map(relay::run),
+        Action::Once => settings::config(&args.matches, environment, Needs::Both).map(relay::once),
+        Action::Status { json } => {
+            settings::config(&args.matches, environment, Needs::Both).map(|it| status::status(it, *json))
+        }
+    };
+    done.unwrap_or_else(|problems| misconfigured(&problems))
+}
+
+fn misconfigured(problems: &Problems) -> Exit {
+    for problem in &problems.0 {
+        print::error(problem);
+    }
+    Exit::Configuration
+}

@@ -1,0 +1,365 @@
+//! Gathers what was given: flags, environment, configuration file. What wins and whether it is valid, the
+//! library decides; here is only where it comes from.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use outboxd::config::{
+    Config, Database, Given, GivenRoute, Needs, Origin, Problem, Problems, SETTINGS, TableName, parse_toml,
+};
+
+use super::args::CONFIG;
+
+/// The configuration for a command that relays or looks.
+///
+/// `environment` is the process's own in the binary, anything in a test.
+///
+/// # Errors
+/// All problems of all sources at once.
+pub(crate) fn config(
+    matches: &ArgMatches,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    needs: Needs,
+) -> Result<Config, Problems> {
+    let gathered = gather(matches, environment);
+    let config = Config::from_given(&gathered.given, &gathered.routes, needs);
+    gathered.finish(config)
+}
+
+/// The configuration for a command that knows no broker.
+///
+/// # Errors
+/// All problems of all sources at once.
+pub(crate) fn database(
+    matches: &ArgMatches,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Database, Problems> {
+    let gathered = gather(matches, environment);
+    let database = Database::from_given(&gathered.given);
+    gathered.finish(database)
+}
+
+/// The table alone, for a command that only prints.
+///
+/// # Errors
+/// All problems of all sources at once.
+pub(crate) fn table(
+    matches: &ArgMatches,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<TableName, Problems> {
+    let gathered = gather(matches, environment);
+    let table = TableName::from_given(&gathered.given);
+    gathered.finish(table)
+}
+
+#[derive(Default)]
+struct Gathered {
+    given: Vec<Given>,
+    routes: Vec<GivenRoute>,
+    problems: Vec<Problem>,
+}
+
+impl Gathered {
+    /// What could not be read comes first. After that, what is missing may well stand there, so it is not
+    /// reported.
+    fn finish<T>(mut self, result: Result<T, Problems>) -> Result<T, Problems> {
+        match result {
+            Ok(value) if self.problems.is_empty() => return Ok(value),
+            Ok(_) => {}
+            Err(Problems(more)) => {
+                let unread = !self.problems.is_empty();
+                self.problems.extend(
+                    more.into_iter()
+                        .filter(|problem| !(unread && problem.is_missing())),
+                );
+            }
+        }
+        Err(Problems(self.problems))
+    }
+}
+
+fn gather(matches: &ArgMatches, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Gathered {
+    let mut gathered = Gathered::default();
+    gathered.add_flags(matches);
+    let variable = gathered.add_environment(environment);
+    let flag = matches.get_one::<PathBuf>(CONFIG);
+    if let Some(path) = flag {
+        gathered.add_file("--config", path);
+    } else if let Some(path) = variable {
+        gathered.add_file(FILE_VARIABLE, &path);
+    }
+    gathered
+}
+
+impl Gathered {
+    fn add_flags(&mut self, matches: &ArgMatches) {
+        for setting in SETTINGS {
+            // An error means that this command has no such flag.
+            if let Ok(Some(value)) = matches.try_get_one::<String>(setting.name) {
+                self.given.push(Given {
+                    name: setting.flag(),
+                    value: value.clone(),
+                    origin: Origin::Flag,
+                });
+            }
+        }
+    }
+
+    /// Adds the settings' variables and gives back the path of the configuration file, if the environment has
+    /// one.
+    fn add_environment(
+        &mut self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Option<PathBuf> {
+        let mut file = None;
+        for (name, value) in variables {
+            let name = name.to_string_lossy();
+            if name == FILE_VARIABLE {
+                // An empty variable is how a unit file or a container unsets one.
+                file = (!value.is_empty()).then(|| value.into());
+            } else if is_ours(&name) {
+                match value.into_string() {
+                    Ok(value) => {
+                        self.given.push(Given {
+                            name: name.into(),
+                            value,
+                            origin: Origin::Environment,
+                        });
+                    }
+                    Err(_) => self
+                        .problems
+                        .push(Problem::new(name.escape_debug(), "is not UTF-8")),
+                }
+            }
+        }
+        file
+    }
+
+    fn add_file(&mut self, given_as: &str, path: &Path) {
+        let shown = path.to_string_lossy();
+        match read(path) {
+            Err(why) => self
+                .problems
+                .push(Problem::new(format!("{given_as} {shown:?}"), why)),
+            Ok(text) => match parse_toml(&text, &shown) {
+                Err(Problems(problems)) => self.problems.extend(problems),
+                Ok((given, routes)) => {
+                    self.given.extend(given);
+                    self.routes = routes;
+                }
+            },
+        }
+    }
+}
+
+/// The variable that names the configuration file.
+const FILE_VARIABLE: &str = "OUTBOXD_CONFIG";
+
+/// Whether a variable is a setting's, or claims to be one.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("OUTBOXD_") || SETTINGS.iter().any(|setting| setting.variable() == name)
+}
+
+/// Most bytes of a configuration file; far more than one needs, and an end to `--config /dev/zero`.
+const FILE_MAX: u64 = 1024 * 1024;
+
+/// The text of a configuration file, or why there is none.
+fn read(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_MAX + 1).read_to_string(&mut text))
+        .map_err(|error| format!("cannot read it: {error}"))?;
+    if text.len() as u64 > FILE_MAX {
+        return Err(format!("cannot read it: more than {FILE_MAX} bytes"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+    use crate::cli::args;
+
+    /// A file in the system's folder for temporary ones, removed at the end of the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str, text: &[u8]) -> Self {
+            let path = std::env::temp_dir().join(format!("outboxd-settings-{}-{name}", std::process::id()));
+            fs::write(&path, text).unwrap();
+            Self(path)
+        }
+
+        fn path(&self) -> &str {
+            self.0.to_str().unwrap()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+
+    fn matches(line: &[&str]) -> ArgMatches {
+        args::parse(["outboxd"].iter().chain(line).map(OsString::from))
+            .unwrap()
+            .matches
+    }
+
+    fn environment(variables: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        let urls = [("DATABASE_URL", "postgres://db/app"), ("AMQP_URL", "amqp://mq")];
+        urls.iter()
+            .chain(variables)
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+
+    fn read_config(line: &[&str], variables: &[(&str, &str)]) -> Result<Config, String> {
+        config(&matches(line), environment(variables), Needs::Both).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn flags_beat_the_environment_and_that_beats_the_file() {
+        let file = Scratch::new("precedence", b"batch_rows = 1\nwindow = 1\nworkers = 1\n");
+        let variables = [
+            ("OUTBOXD_BATCH_ROWS", "2"),
+            ("OUTBOXD_WINDOW", "2"),
+            ("PATH", "/bin"),
+            ("OUTBOX", "x"),
+        ];
+        let config = read_config(&["run", "--config", file.path(), "--batch-rows", "3"], &variables).unwrap();
+        assert_eq!(
+            (
+                config.claim.batch_rows,
+                config.broker.window,
+                config.broker.workers
+            ),
+            (3, 2, 1)
+        );
+    }
+
+    #[test]
+    fn the_file_is_the_one_that_was_named() {
+        let (one, two) = (
+            Scratch::new("one", b"workers = 1"),
+            Scratch::new("two", b"workers = 3"),
+        );
+        let cases = [
+            (&["once"][..], &[][..], 2),
+            (&["once"], &[("OUTBOXD_CONFIG", "")], 2),
+            (&["once"], &[("OUTBOXD_CONFIG", one.path())], 1),
+            (
+                &["once", "--config", two.path()],
+                &[("OUTBOXD_CONFIG", "/nowhere")],
+                3,
+            ),
+            (
+                &["--config", two.path(), "once"],
+                &[("OUTBOXD_CONFIG", one.path())],
+                3,
+            ),
+        ];
+        for (line, variables, workers) in cases {
+            assert_eq!(
+                read_config(line, variables).unwrap().broker.workers,
+                workers,
+                "{line:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_named_must_be_readable() {
+        let (latin, large) = (
+            Scratch::new("latin", b"\xe9"),
+            Scratch::new("large", &vec![b'#'; 1024 * 1024 + 1]),
+        );
+        let cases = [
+            ("/nowhere/o.toml", "No such file"),
+            ("/", "directory"),
+            (latin.path(), "UTF-8"),
+            (large.path(), "more than 1048576 bytes"),
+            ("/dev/zero", "more than 1048576 bytes"),
+        ];
+        for (path, why) in cases {
+            for (line, variables, given_as) in [
+                (&["run", "--config", path][..], &[][..], "--config"),
+                (&["run"], &[("OUTBOXD_CONFIG", path)], "OUTBOXD_CONFIG"),
+            ] {
+                let problems = read_config(line, variables).unwrap_err();
+                assert!(
+                    problems.starts_with(&format!("{given_as} {path:?}: cannot read it: ")),
+                    "{problems}"
+                );
+                assert!(problems.contains(why), "{problems}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_sources_report_at_once() {
+        let file = Scratch::new("all", b"windw = 1\nworkers = [1]\n");
+        let text = read_config(
+            &["run", "--config", file.path(), "--interval", "-5s"],
+            &[("OUTBOXD_GRACE", "10"), ("OUTBOXD_SHARD", "1")],
+        );
+        let expected = format!(
+            "workers in {} line 2: expected a single value, not a list or a table\n\
+             OUTBOXD_SHARD: unknown\n\
+             --interval \"-5s\": expected a duration from 10ms to 24h, such as 30s, 500ms or 3m\n\
+             OUTBOXD_GRACE \"10\": expected a duration from 1s to 10m, such as 10s",
+            file.path()
+        );
+        assert_eq!(text.unwrap_err(), expected);
+    }
+
+    #[test]
+    fn what_may_stand_in_an_unread_file_is_not_called_missing() {
+        let none = || Vec::<(OsString, OsString)>::new();
+        let unread = database(&matches(&["init", "--config", "/nowhere"]), none()).unwrap_err();
+        assert_eq!(unread.0.len(), 1, "{unread}");
+        let missing = database(&matches(&["init"]), none()).unwrap_err();
+        assert!(missing.0.iter().all(Problem::is_missing));
+        assert_eq!(
+            table(&matches(&["init", "--print"]), none()).unwrap().name,
+            "event_outbox"
+        );
+    }
+
+    #[test]
+    fn variables_must_be_text() {
+        let variable = |name: &str| (name.into(), OsString::from_vec(b"hunter2\xff".into()));
+        let problems = config(
+            &matches(&["run"]),
+            [variable("AMQP_URL"), variable("HOME")],
+            Needs::Both,
+        )
+        .unwrap_err();
+        assert_eq!(problems.to_string(), "AMQP_URL: is not UTF-8");
+        let foreign = environment(&[]).into_iter().chain([variable("HOME")]);
+        assert!(config(&matches(&["run"]), foreign, Needs::Both).is_ok());
+    }
+
+    #[test]
+    fn the_event_of_enqueue_is_no_setting() {
+        let line = [
+            "enqueue",
+            "order.paid",
+            "--exchange",
+            "orders",
+            "--routing-key",
+            "{",
+            "--table",
+            "app.events",
+        ];
+        let database = database(&matches(&line), environment(&[])).unwrap();
+        assert_eq!(database.table.to_string(), "app.events");
+    }
+}

@@ -1,0 +1,204 @@
+//! `outboxd status`: what the table holds, and whether both servers are there.
+
+use std::time::Duration;
+
+use outboxd::config::Config;
+use outboxd::error::{Error, Result};
+use outboxd::outbox::{self, Backlog, Outbox, ServerInfo, StatusCount};
+use outboxd::publisher::{self, BrokerInfo, Session, State};
+use serde_json::{Value, json};
+
+use super::exit::Exit;
+use super::print;
+
+/// The statuses in the order of an event's life; others that the table holds follow.
+const STATUSES: [&str; 6] = ["WAITING", "FAILED", "DEAD", "PUBLISHED", "EXPIRED", "SKIPPED"];
+
+/// The longest wait for the broker's goodbye.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+struct Status {
+    table: String,
+    database: (String, Result<Database>),
+    broker: (String, Result<(BrokerInfo, State)>),
+}
+
+struct Database {
+    server: ServerInfo,
+    counts: Vec<StatusCount>,
+    backlog: Backlog,
+}
+
+/// Prints the status; the exit code is that of the first server in trouble.
+pub(crate) fn status(config: Config, as_json: bool) -> Exit {
+    let min_age = humantime::format_duration(config.claim.min_age).to_string();
+    let status = look(config);
+    if as_json {
+        print::line(status.json());
+    } else {
+        status.print(&min_age);
+    }
+    let broken = [status.database.1.as_ref().err(), status.broker.1.as_ref().err()];
+    if let Some(error) = broken.into_iter().flatten().next() {
+        return error.kind().into();
+    }
+    match status.broker.1 {
+        Ok((_, State::Open)) | Err(_) => Exit::Done,
+        Ok(_) => Exit::Unavailable,
+    }
+}
+
+fn look(config: Config) -> Status {
+    let table = config.database.table.to_string();
+    let database = outbox::describe_url(config.database.url.expose());
+    let broker = publisher::describe_url(config.broker.url.expose());
+    let mut outbox = Outbox::new(config.database, config.claim);
+    let look = |outbox: &mut Outbox| {
+        Ok(Database {
+            server: outbox.server()?,
+            counts: outbox.counts()?,
+            backlog: outbox.backlog()?,
+        })
+    };
+    let seen = Session::open(&config.broker).map(|mut session| {
+        let seen = (session.broker(), session.state().clone());
+        session.close(CLOSE_MAX);
+        seen
+    });
+    Status {
+        table,
+        database: (database, look(&mut outbox)),
+        broker: (broker, seen),
+    }
+}
+
+impl Status {
+    fn print(&self, min_age: &str) {
+        let (database, seen) = &self.database;
+        match seen {
+            Ok(seen) => {
+                let mode = if seen.server.read_only {
+                    ", takes no writes"
+                } else {
+                    ""
+                };
+                print::line(format_args!("table     {}", self.table));
+                print::line(format_args!(
+                    "database  {database} ok, PostgreSQL {}{mode}",
+                    seen.server.version
+                ));
+                self.print_broker();
+                print::line("");
+                for (status, count) in ordered(&seen.counts) {
+                    print::line(format_args!("{status:<9} {count:>10}"));
+                }
+                print::line("");
+                print_backlog(&seen.backlog, min_age);
+            }
+            Err(error) => {
+                print::line(format_args!("table     {}", self.table));
+                print::line(format_args!("database  {database} {error}"));
+                self.print_broker();
+            }
+        }
+    }
+
+    fn print_broker(&self) {
+        let (broker, seen) = &self.broker;
+        match seen {
+            Ok((info, state)) => {
+                let state = match state {
+                    State::Open => "reachable, alarms not known".into(),
+                    State::Blocked { reason, .. } => format!("blocks publishers: {reason}"),
+                    State::Lost(reason) => format!("closed the connection: {reason}"),
+                };
+                print::line(format_args!(
+                    "broker    {broker} {state}, {} {}",
+                    info.product, info.version
+                ));
+            }
+            Err(error) => print::line(format_args!("broker    {broker} {error}")),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let failed = |error: &Error| json!({ "state": "unusable", "error": error.to_string() });
+        let database = match &self.database.1 {
+            Ok(it) => json!({
+                "state": if it.server.read_only { "read_only" } else { "ok" },
+                "version": it.server.version,
+            }),
+            Err(error) => failed(error),
+        };
+        let broker = match &self.broker.1 {
+            Ok((info, state)) => json!({
+                "state": match state {
+                    State::Open => "reachable",
+                    State::Blocked { .. } => "blocked",
+                    State::Lost(_) => "lost",
+                },
+                "alarms": match state {
+                    State::Blocked { reason, .. } => reason.as_str(),
+                    _ => "not known",
+                },
+                "product": info.product,
+                "version": info.version,
+            }),
+            Err(error) => failed(error),
+        };
+        let seen = self.database.1.as_ref().ok();
+        let counts: serde_json::Map<_, _> = seen
+            .map(|it| {
+                ordered(&it.counts)
+                    .into_iter()
+                    .map(|(status, count)| (status, json!(count)))
+                    .collect()
+            })
+            .unwrap_or_default();
+        let backlog = seen.map(|it| &it.backlog);
+        json!({
+            "table": self.table,
+            "database": database,
+            "broker": broker,
+            "counts": seen.map(|_| counts),
+            "due": backlog.map(|it| it.due),
+            "younger_than_min_age": backlog.map(|it| it.young),
+            "backing_off": backlog.map(|it| it.backing_off),
+            "scheduled": backlog.map(|it| it.scheduled),
+            "oldest_due_age_seconds": backlog.and_then(|it| it.oldest_due).map(|age| age.as_secs_f64()),
+        })
+    }
+}
+
+fn print_backlog(backlog: &Backlog, min_age: &str) {
+    let oldest = match backlog.oldest_due {
+        Some(age) => format!(
+            ", the oldest for {}",
+            humantime::format_duration(Duration::from_secs(age.as_secs()))
+        ),
+        None => String::new(),
+    };
+    print::line(format_args!("due now   {:>10}{oldest}", backlog.due));
+    print::line(format_args!(
+        "too young {:>10} (min_age {min_age})",
+        backlog.young
+    ));
+    print::line(format_args!("back-off  {:>10}", backlog.backing_off));
+    print::line(format_args!("scheduled {:>10}", backlog.scheduled));
+}
+
+/// Every known status, those without events included, then what else the table holds.
+fn ordered(counts: &[StatusCount]) -> Vec<(String, u64)> {
+    let count = |status: &str| {
+        counts
+            .iter()
+            .find(|it| it.status == status)
+            .map_or(0, |it| it.count)
+    };
+    let others = counts.iter().filter(|it| !STATUSES.contains(&it.status.as_str()));
+    STATUSES
+        .iter()
+        .map(|status| ((*status).to_string(), count(status)))
+        .chain(others.map(|it| (it.status.clone(), it.count)))
+        .collect()
+}

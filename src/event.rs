@@ -1,0 +1,204 @@
+//! The nouns: an event as it is claimed, one to be appended, its outcome, and what a run adds up to.
+//!
+//! No I/O and no decisions.
+
+use std::ops::AddAssign;
+use std::time::Duration;
+
+use crate::confirm::Receipt;
+use crate::message::{EXCHANGE_MAX, SHORT_STRING_MAX};
+
+/// An event as the table holds it, without its payload.
+///
+/// Texts that a message cannot carry anyway are cut by the claim to just over what AMQP allows, so that one odd
+/// row cannot fill the memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The row's number; the order of events with one key.
+    pub id: i64,
+    /// A ULID by contract; the message id. Published as it is stored.
+    pub event_id: String,
+    /// What happened, such as `order.created`. Chooses the route.
+    pub event_type: String,
+    /// Events with one key leave in `id` order.
+    pub ordering_key: Option<String>,
+    /// The message's headers.
+    pub headers: Headers,
+    /// Overrides the route's exchange.
+    pub exchange: Option<String>,
+    /// Overrides the route's routing key.
+    pub routing_key: Option<String>,
+    /// Seconds since 1970, when that is a time that a message can carry.
+    pub created_at: Option<u64>,
+    /// What is left of its life at the claim, by the database's clock; zero when it is over.
+    pub expires_in: Option<Duration>,
+    /// Whether it is WAITING and older than `max_age`.
+    pub over_max_age: bool,
+    /// Whether its status is FAILED.
+    pub failed: bool,
+    /// How often it was refused.
+    pub fail_count: u32,
+    /// Why the last attempt did not end in a confirm.
+    pub last_error: Option<String>,
+}
+
+/// An event's headers as the table holds them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Headers {
+    /// The column is null.
+    None,
+    /// The column's JSON text.
+    Json(String),
+    /// More text than any message's headers can hold; this many bytes. Not fetched.
+    TooLarge(usize),
+}
+
+/// An event's payload as the table holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// The exact bytes stored.
+    Stored(Vec<u8>),
+    /// More than `payload_max`; this many bytes. Not fetched.
+    TooLarge(usize),
+    /// The column is null.
+    Missing,
+}
+
+/// An event to be written into the outbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    /// A ULID, unique in the table.
+    pub event_id: String,
+    /// What happened, such as `order.created`.
+    pub event_type: String,
+    /// The message's body, published byte by byte as it stands.
+    pub payload: String,
+    /// Events with one key leave in the order of their rows.
+    pub ordering_key: Option<String>,
+    /// A JSON object; its entries become the message's headers.
+    pub headers: Option<String>,
+    /// Overrides the route's exchange.
+    pub exchange: Option<String>,
+    /// Overrides the route's routing key.
+    pub routing_key: Option<String>,
+    /// Not sent any more once this time is over.
+    pub expires_in: Option<Duration>,
+    /// Not sent before this time is over.
+    pub delay: Option<Duration>,
+}
+
+impl NewEvent {
+    /// Refuses what the relay could never send, before it is in the table.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let limited = [
+            ("event id", Some(&self.event_id), SHORT_STRING_MAX),
+            ("event type", Some(&self.event_type), SHORT_STRING_MAX),
+            ("routing key", self.routing_key.as_ref(), SHORT_STRING_MAX),
+            ("exchange", self.exchange.as_ref(), EXCHANGE_MAX),
+        ];
+        for (what, text, limit) in limited {
+            if let Some(length) = text.map(String::len).filter(|length| *length > limit) {
+                return Err(format!(
+                    "the {what} has {length} bytes, at most {limit} can be sent"
+                ));
+            }
+        }
+        if self.event_type.is_empty() {
+            return Err("the event type is empty".into());
+        }
+        let is_object =
+            |text: &String| matches!(serde_json::from_str(text), Ok(serde_json::Value::Object(_)));
+        if self.headers.as_ref().is_some_and(|text| !is_object(text)) {
+            return Err("the headers are not a JSON object".into());
+        }
+        if self.payload.contains('\0') {
+            return Err("the payload holds a NUL, which the database does not store in text".into());
+        }
+        Ok(())
+    }
+}
+
+/// What became of one event: a fact, not a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The broker took it.
+    Confirmed(Receipt),
+    /// Refused for a reason that may pass or be mended: unroutable, or something that the configuration decides.
+    Refused(String),
+    /// The broker's back-pressure: a nack.
+    Busy(String),
+    /// It can never be sent over AMQP as it is.
+    Invalid(String),
+    /// Its time passed before it was sent.
+    Expired(String),
+    /// Sent, but the connection or the deadline ended before its confirm: it may or may not have arrived.
+    Unknown(String),
+    /// Not sent.
+    Unsent,
+}
+
+/// How many events ended how, in a tick or a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Claimed, whatever became of them.
+    pub claimed: u64,
+    /// Confirmed and settled PUBLISHED.
+    pub published: u64,
+    /// Refused or nacked, and due again later.
+    pub failed: u64,
+    /// Refused for the last time, or unsendable.
+    pub dead: u64,
+    /// Out of time before they were sent.
+    pub expired: u64,
+    /// Sent without learning whether they arrived; due again.
+    pub unconfirmed: u64,
+    /// Handed back unsent.
+    pub released: u64,
+    /// Deleted or finished by someone else between claim and settle.
+    pub gone: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.claimed += other.claimed;
+        self.published += other.published;
+        self.failed += other.failed;
+        self.dead += other.dead;
+        self.expired += other.expired;
+        self.unconfirmed += other.unconfirmed;
+        self.released += other.released;
+        self.gone += other.gone;
+    }
+}
+
+impl Tally {
+    /// Whether events were refused, or are due still: the run is worth a look, or another run.
+    pub fn leaves_work(&self) -> bool {
+        self.failed + self.dead + self.unconfirmed + self.released > 0
+    }
+}
+
+impl std::fmt::Display for Tally {
+    /// `claimed 7: published 5, failed 1, expired 1`, without what did not happen.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "claimed {}", self.claimed)?;
+        let parts = [
+            ("published", self.published),
+            ("failed", self.failed),
+            ("dead", self.dead),
+            ("expired", self.expired),
+            ("unconfirmed", self.unconfirmed),
+            ("handed back", self.released),
+            ("gone meanwhile", self.gone),
+        ];
+        let mut separator = ": ";
+        for (what, count) in parts.into_iter().filter(|(_, count)| *count > 0) {
+            write!(f, "{separator}{what} {count}")?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}

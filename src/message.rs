@@ -1,0 +1,468 @@
+//! From an event to the message that carries it, refusing what could not be sent before it touches a channel.
+//!
+//! Pure. Each limit here is one that the broker enforces by closing the channel or the whole connection, which
+//! would hit the event's neighbours (measured on RabbitMQ 3.10: a routing key of 256 bytes closes the connection
+//! with 501, a message id or header name of 256 bytes with 541, a content header over a frame with 501).
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::config::Routing;
+use crate::event::{Event, Headers, Outcome, Payload};
+use crate::policy::unconfirmed_in_a_row;
+use crate::route;
+
+/// The longest AMQP short string, in bytes: its length is one byte on the wire.
+pub const SHORT_STRING_MAX: usize = 255;
+
+/// The longest exchange name, in bytes. Short of 255 because the broker's error text repeats the name and is cut
+/// at 255 bytes: a cut inside a character makes a frame that the client cannot read.
+pub const EXCHANGE_MAX: usize = 200;
+
+/// The largest frame that we negotiate, in bytes; RabbitMQ's default.
+pub const FRAME_MAX: u32 = 131_072;
+
+/// What a frame spends on its type, channel, size and end mark.
+const FRAME_OVERHEAD: usize = 8;
+
+/// The most bytes of JSON text that are read as headers: a frame's worth with every character escaped, and then
+/// some. More cannot fit, and is not even fetched.
+pub const HEADERS_TEXT_MAX: usize = 8 * FRAME_MAX as usize;
+
+/// The longest life that an `expiration` can state, in milliseconds: the broker reads 32 bits.
+const EXPIRATION_MAX_MS: u128 = u32::MAX as u128;
+
+/// The header on a message that may have been delivered before.
+pub const POSSIBLE_DUPLICATE: &str = "x-outboxd-possible-duplicate";
+
+/// A message, ready for a channel in confirm mode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Empty for the default exchange.
+    pub exchange: String,
+    /// At most 255 bytes.
+    pub routing_key: String,
+    /// Whether the broker returns it when no queue is bound for it.
+    pub mandatory: bool,
+    /// The route's.
+    pub content_type: String,
+    /// The event id.
+    pub message_id: String,
+    /// The event type.
+    pub event_type: String,
+    /// The event's creation, in seconds since 1970.
+    pub timestamp: Option<u64>,
+    /// What is left of its life, in milliseconds: the broker drops it from a queue after that.
+    pub expiration_ms: Option<u32>,
+    /// The event's headers, with their JSON types.
+    pub headers: Map<String, Value>,
+    /// The payload's exact bytes.
+    pub body: Vec<u8>,
+}
+
+/// The message for an event.
+///
+/// # Errors
+/// The event's outcome, when it cannot be sent: [`Outcome::Invalid`] when it never can, [`Outcome::Refused`] when
+/// the configuration decides so.
+pub fn encode(event: &Event, payload: Payload, routing: &Routing) -> Result<Message, Outcome> {
+    let destination = route::find(&routing.routes, &routing.fallback, &event.event_type);
+    short("event_id", &event.event_id)?;
+    short("event_type", &event.event_type)?;
+    let exchange = match &event.exchange {
+        Some(exchange) if exchange.len() > EXCHANGE_MAX => {
+            return Err(Outcome::Invalid(format!(
+                "exchange is over {EXCHANGE_MAX} bytes long"
+            )));
+        }
+        Some(exchange) => exchange.clone(),
+        None => destination.exchange.clone(),
+    };
+    let routing_key = match &event.routing_key {
+        Some(key) => {
+            short("routing_key", key)?;
+            key.clone()
+        }
+        None => filled(&destination.routing_key, event)?,
+    };
+    let mut headers = headers(&event.headers)?;
+    if unconfirmed_in_a_row(event.last_error.as_deref()) > 0 {
+        headers.insert(POSSIBLE_DUPLICATE.into(), Value::Bool(true));
+    }
+    let message = Message {
+        exchange,
+        routing_key,
+        mandatory: destination.unroutable == route::Unroutable::Fail,
+        content_type: destination.content_type.clone(),
+        message_id: event.event_id.clone(),
+        event_type: event.event_type.clone(),
+        timestamp: event.created_at,
+        expiration_ms: event.expires_in.and_then(expiration_ms),
+        headers,
+        body: body(payload, routing.payload_max)?,
+    };
+    let size = content_header_size(&message);
+    let limit = FRAME_MAX as usize - FRAME_OVERHEAD;
+    if size > limit {
+        return Err(Outcome::Invalid(format!(
+            "headers take {size} bytes, a message's can take {limit}"
+        )));
+    }
+    Ok(message)
+}
+
+fn short(column: &str, text: &str) -> Result<(), Outcome> {
+    if text.len() > SHORT_STRING_MAX {
+        return Err(Outcome::Invalid(format!(
+            "{column} is over {SHORT_STRING_MAX} bytes long"
+        )));
+    }
+    Ok(())
+}
+
+fn filled(template: &route::Template, event: &Event) -> Result<String, Outcome> {
+    let key = template
+        .fill(&event.event_type, event.ordering_key.as_deref())
+        .map_err(|name| {
+            Outcome::Refused(format!(
+                "its route's routing key needs {{{name}}} and the event has none"
+            ))
+        })?;
+    if key.len() > SHORT_STRING_MAX {
+        let length = key.len();
+        return Err(Outcome::Refused(format!(
+            "its route makes a routing key of {length} bytes, AMQP allows {SHORT_STRING_MAX}"
+        )));
+    }
+    Ok(key)
+}
+
+fn body(payload: Payload, payload_max: usize) -> Result<Vec<u8>, Outcome> {
+    match payload {
+        Payload::Stored(bytes) if bytes.len() <= payload_max => Ok(bytes),
+        Payload::Stored(bytes) => Err(over_payload_max(bytes.len(), payload_max)),
+        Payload::TooLarge(length) => Err(over_payload_max(length, payload_max)),
+        Payload::Missing => Err(Outcome::Invalid("payload is null".into())),
+    }
+}
+
+fn over_payload_max(length: usize, payload_max: usize) -> Outcome {
+    Outcome::Refused(format!(
+        "payload has {length} bytes, payload_max is {payload_max}"
+    ))
+}
+
+/// The whole milliseconds left, at least one: an expiration of 0 would mean "drop unless a consumer waits".
+fn expiration_ms(left: Duration) -> Option<u32> {
+    let ms = left.as_millis();
+    if ms > EXPIRATION_MAX_MS {
+        return None;
+    }
+    u32::try_from(ms.max(1)).ok()
+}
+
+fn headers(stored: &Headers) -> Result<Map<String, Value>, Outcome> {
+    let text = match stored {
+        Headers::None => return Ok(Map::new()),
+        Headers::TooLarge(length) => {
+            return Err(Outcome::Invalid(format!(
+                "headers have {length} bytes, more than a message can carry"
+            )));
+        }
+        Headers::Json(text) => text,
+    };
+    let headers = match serde_json::from_str(text) {
+        Ok(Value::Object(headers)) => headers,
+        Ok(Value::Null) => return Ok(Map::new()),
+        Ok(_) => return Err(Outcome::Invalid("headers are not a JSON object".into())),
+        Err(_) => return Err(Outcome::Invalid("headers are not readable as JSON".into())),
+    };
+    check_names(&headers)?;
+    for name in ["CC", "BCC"] {
+        let routing_keys = |value: &Value| {
+            value.as_array().is_some_and(|keys| {
+                keys.iter()
+                    .all(|key| key.as_str().is_some_and(|key| key.len() <= SHORT_STRING_MAX))
+            })
+        };
+        // The broker reads these two as further routing keys, and closes the channel over anything else.
+        if headers.get(name).is_some_and(|value| !routing_keys(value)) {
+            return Err(Outcome::Invalid(format!(
+                "header {name} is not an array of routing keys"
+            )));
+        }
+    }
+    Ok(headers)
+}
+
+fn check_names(headers: &Map<String, Value>) -> Result<(), Outcome> {
+    for (name, value) in headers {
+        if name.len() > SHORT_STRING_MAX {
+            return Err(Outcome::Invalid(format!(
+                "a header's name is over {SHORT_STRING_MAX} bytes long"
+            )));
+        }
+        check_value(value)?;
+    }
+    Ok(())
+}
+
+fn check_value(value: &Value) -> Result<(), Outcome> {
+    match value {
+        Value::Object(inner) => check_names(inner),
+        Value::Array(items) => items.iter().try_for_each(check_value),
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of the message's content header: AMQP 0-9-1, section 4.2.6.1.
+fn content_header_size(message: &Message) -> usize {
+    const FIXED: usize = 2 + 2 + 8 + 2; // class, weight, body size, property flags
+    const TIMESTAMP_AND_DELIVERY_MODE: usize = 8 + 1;
+    const EXPIRATION: usize = 1 + 10; // the longest number of 32 bits
+    let shorts = [&message.content_type, &message.message_id, &message.event_type];
+    FIXED
+        + TIMESTAMP_AND_DELIVERY_MODE
+        + EXPIRATION
+        + shorts.iter().map(|text| 1 + text.len()).sum::<usize>()
+        + 1
+        + APP_ID.len()
+        + table_size(&message.headers)
+}
+
+/// The `app_id` of every message.
+pub const APP_ID: &str = "outboxd";
+
+fn table_size(table: &Map<String, Value>) -> usize {
+    4 + table
+        .iter()
+        .map(|(name, value)| 1 + name.len() + value_size(value))
+        .sum::<usize>()
+}
+
+fn value_size(value: &Value) -> usize {
+    1 + match value {
+        Value::Null => 0,
+        Value::Bool(_) => 1,
+        Value::Number(_) => 8,
+        Value::String(text) => 4 + text.len(),
+        Value::Array(items) => 4 + items.iter().map(value_size).sum::<usize>(),
+        Value::Object(inner) => table_size(inner),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::{CONTENT_TYPE, Destination, Pattern, Route, Template, Unroutable};
+
+    fn event() -> Event {
+        Event {
+            id: 1,
+            event_id: "01JD0000000000000000000000".into(),
+            event_type: "order.created".into(),
+            ordering_key: Some("order-7".into()),
+            headers: Headers::None,
+            exchange: None,
+            routing_key: None,
+            created_at: Some(1_700_000_000),
+            expires_in: None,
+            over_max_age: false,
+            failed: false,
+            fail_count: 0,
+            last_error: None,
+        }
+    }
+
+    fn to(exchange: &str, key: &str, unroutable: Unroutable) -> Destination {
+        Destination {
+            exchange: exchange.into(),
+            routing_key: Template::parse(key).unwrap(),
+            content_type: CONTENT_TYPE.into(),
+            unroutable,
+        }
+    }
+
+    fn routing() -> Routing {
+        let route = |pattern: &str, destination| Route {
+            event_type: Pattern::parse(pattern).unwrap(),
+            destination,
+        };
+        Routing {
+            routes: vec![
+                route("keyed.*", to("keys", "{ordering_key}", Unroutable::Fail)),
+                route("news.*", to("news", "{event_type}", Unroutable::Accept)),
+            ],
+            fallback: to("", "{event_type}", Unroutable::Fail),
+            payload_max: 10,
+        }
+    }
+
+    fn encoded(event: &Event) -> Result<Message, Outcome> {
+        encode(event, Payload::Stored(b"{}".to_vec()), &routing())
+    }
+
+    fn with_headers(json: &str) -> Event {
+        Event {
+            headers: Headers::Json(json.into()),
+            ..event()
+        }
+    }
+
+    #[test]
+    fn an_event_goes_by_its_type_to_the_default_exchange() {
+        let message = encoded(&event()).unwrap();
+        assert_eq!(
+            (message.exchange.as_str(), message.routing_key.as_str()),
+            ("", "order.created")
+        );
+        assert_eq!(message.content_type, "application/json");
+        assert_eq!(message.message_id, "01JD0000000000000000000000");
+        assert_eq!(message.timestamp, Some(1_700_000_000));
+        assert!(message.mandatory);
+        assert!(message.headers.is_empty());
+    }
+
+    #[test]
+    fn a_row_overrides_its_route() {
+        let event = Event {
+            event_type: "news.sport".into(),
+            exchange: Some("own".into()),
+            routing_key: Some("key".into()),
+            ..event()
+        };
+        let message = encoded(&event).unwrap();
+        assert_eq!(
+            (message.exchange.as_str(), message.routing_key.as_str()),
+            ("own", "key")
+        );
+        assert!(!message.mandatory, "what unroutable means stays the route's");
+    }
+
+    #[test]
+    fn what_amqp_cannot_carry_is_invalid() {
+        let long = || "x".repeat(256);
+        let cases = [
+            Event {
+                event_id: long(),
+                ..event()
+            },
+            Event {
+                event_type: long(),
+                ..event()
+            },
+            Event {
+                routing_key: Some(long()),
+                ..event()
+            },
+            Event {
+                exchange: Some("x".repeat(EXCHANGE_MAX + 1)),
+                ..event()
+            },
+            Event {
+                headers: Headers::TooLarge(9_999_999),
+                ..event()
+            },
+            with_headers("[]"),
+            with_headers("3"),
+            with_headers("{"),
+            with_headers(&format!(r#"{{"{}": 1}}"#, long())),
+            with_headers(&format!(r#"{{"a": [{{"{}": 1}}]}}"#, long())),
+            with_headers(r#"{"CC": "key"}"#),
+            with_headers(r#"{"BCC": [1]}"#),
+            with_headers(&format!(r#"{{"a": "{}"}}"#, "x".repeat(131_064))),
+        ];
+        for event in cases {
+            assert!(
+                matches!(encoded(&event), Err(Outcome::Invalid(_))),
+                "{:.300}",
+                format!("{event:?}")
+            );
+        }
+        assert!(matches!(
+            encode(&event(), Payload::Missing, &routing()),
+            Err(Outcome::Invalid(_))
+        ));
+    }
+
+    #[test]
+    fn what_the_configuration_decides_is_refused() {
+        let no_key = Event {
+            event_type: "keyed.a".into(),
+            ordering_key: None,
+            ..event()
+        };
+        let long_key = Event {
+            event_type: "keyed.a".into(),
+            ordering_key: Some("x".repeat(256)),
+            ..event()
+        };
+        for event in [no_key, long_key] {
+            assert!(matches!(encoded(&event), Err(Outcome::Refused(_))), "{event:?}");
+        }
+        for payload in [Payload::Stored(vec![0; 11]), Payload::TooLarge(11)] {
+            let outcome = encode(&event(), payload, &routing());
+            let Err(Outcome::Refused(reason)) = outcome else {
+                panic!("{outcome:?}")
+            };
+            assert!(
+                reason.contains("11 bytes") && reason.contains("payload_max is 10"),
+                "{reason}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_borders_themselves_are_fine() {
+        let event = Event {
+            event_id: "x".repeat(255),
+            event_type: "x".repeat(255),
+            exchange: Some("x".repeat(EXCHANGE_MAX)),
+            routing_key: Some("x".repeat(255)),
+            ..event()
+        };
+        assert!(encoded(&event).is_ok());
+        assert!(encode(&event, Payload::Stored(vec![0; 10]), &routing()).is_ok());
+    }
+
+    #[test]
+    fn headers_keep_their_json_types() {
+        let json = r#"{"a":"x","b":1,"c":1.5,"d":true,"e":null,"f":[1],"g":{"h":"i"},"CC":["k"]}"#;
+        let message = encoded(&with_headers(json)).unwrap();
+        assert_eq!(
+            Value::Object(message.headers),
+            serde_json::from_str::<Value>(json).unwrap()
+        );
+        assert!(encoded(&with_headers("null")).unwrap().headers.is_empty());
+    }
+
+    #[test]
+    fn a_message_that_may_be_a_second_one_says_so() {
+        let event = Event {
+            last_error: Some("unconfirmed x1: connection lost".into()),
+            ..event()
+        };
+        assert_eq!(
+            encoded(&event).unwrap().headers.get(POSSIBLE_DUPLICATE),
+            Some(&Value::Bool(true))
+        );
+    }
+
+    #[test]
+    fn an_event_that_expires_soon_says_when() {
+        let cases = [
+            (Duration::from_millis(1500), Some(1500)),
+            (Duration::from_micros(10), Some(1)),
+            (Duration::from_millis(u64::from(u32::MAX)), Some(u32::MAX)),
+            (Duration::from_millis(u64::from(u32::MAX) + 1), None),
+        ];
+        for (left, expected) in cases {
+            let event = Event {
+                expires_in: Some(left),
+                ..event()
+            };
+            assert_eq!(encoded(&event).unwrap().expiration_ms, expected, "{left:?}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Claiming: lock due rows, then fetch as many of them as the byte bound allows.
+
+use std::time::{Duration, Instant};
+
+use postgres::Row;
+use postgres::types::Type;
+
+use crate::config::Claim as ClaimConfig;
+use crate::error::{Error, Kind, Result};
+use crate::event::{Event, Headers, Payload};
+use crate::message::HEADERS_TEXT_MAX;
+
+use super::bytes::StoredBytes;
+use super::session::failure;
+use super::{Outbox, Ready};
+
+/// Events that are this relay's alone while it holds the claim.
+///
+/// Not `Clone`, and consumed by settling: what became of it is decided once. Dropped instead, it closes its
+/// session, and the server frees the rows.
+pub struct Claim {
+    pub(super) ready: Ready,
+    pub(super) touched: Instant,
+}
+
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("claim")
+    }
+}
+
+/// What a claim brought.
+#[derive(Debug)]
+pub struct Claimed {
+    /// The claim to settle.
+    pub claim: Claim,
+    /// Its events in `id` order, with their payloads.
+    pub events: Vec<(Event, Payload)>,
+    /// Where the next claim goes on: the last row's id, when a bound and not the table's end stopped this one.
+    pub more_after: Option<i64>,
+}
+
+impl Outbox {
+    /// Claims the next due events after row `after`, up to `batch_rows` and `batch_bytes`; none when nothing is due
+    /// there. A single event over `batch_bytes` is claimed alone.
+    ///
+    /// If the process dies in here, or before the claim is settled, the server rolls back and the rows are due as
+    /// before.
+    ///
+    /// # Errors
+    /// The database cannot be reached, refuses, or does not hold the table.
+    pub fn claim(&mut self, after: i64) -> Result<Option<Claimed>> {
+        let reused = !self.resting.is_empty();
+        let ready = self.ready()?;
+        match claim_on(ready, &self.claim, after) {
+            // A session at rest may have been closed meanwhile; that shows only now, and a new one is worth a try.
+            Err(error) if reused && error.is_transient() => {
+                self.resting.clear();
+                let ready = Ready::open(&self.database)?;
+                self.keep_empty(claim_on(ready, &self.claim, after)?)
+            }
+            other => self.keep_empty(other?),
+        }
+    }
+
+    /// An empty claim's session goes back to rest.
+    fn keep_empty(&mut self, claimed: Claimed) -> Result<Option<Claimed>> {
+        if !claimed.events.is_empty() {
+            return Ok(Some(claimed));
+        }
+        let mut ready = claimed.claim.ready;
+        end_transaction(&mut ready, "rollback")?;
+        self.resting.push(ready);
+        Ok(None)
+    }
+}
+
+/// Any error drops the session, and with it the transaction: after a failed statement a commit would report
+/// success although the server rolled back.
+fn claim_on(mut ready: Ready, config: &ClaimConfig, after: i64) -> Result<Claimed> {
+    let what = "claiming events";
+    let failed = |error: postgres::Error| failure(what, &error);
+    let Ready { session, statements } = &mut ready;
+    let client = session.client()?;
+    let rows_max = i64::try_from(config.batch_rows).unwrap_or(i64::MAX);
+    let max_age = config.max_age.map(|age| age.as_secs_f64());
+
+    client.batch_execute(&statements.claim_begin).map_err(failed)?;
+    let locked = client
+        .query_typed(
+            &statements.claim_lock,
+            &[
+                (&after, Type::INT8),
+                (&rows_max, Type::INT8),
+                (&config.min_age.as_secs_f64(), Type::FLOAT8),
+                (&max_age, Type::FLOAT8),
+                (&count(config.max_failures), Type::INT4),
+            ],
+        )
+        .map_err(failed)?;
+    let sizes = locked
+        .iter()
+        .map(|row| Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, i64>(1)?)))
+        .collect::<std::result::Result<Vec<_>, postgres::Error>>()
+        .map_err(failed)?;
+    let ids = within(&sizes, config);
+    let stopped_by_bound = sizes.len() == config.batch_rows || ids.len() < sizes.len();
+    let more_after = ids.last().copied().filter(|_| stopped_by_bound);
+
+    let events = if ids.is_empty() {
+        Vec::new()
+    } else {
+        let rows = client
+            .query_typed(
+                &statements.claim_fetch,
+                &[
+                    (&ids, Type::INT8_ARRAY),
+                    (&max_age, Type::FLOAT8),
+                    (&length(config.payload_max), Type::INT4),
+                    (&length(HEADERS_TEXT_MAX), Type::INT4),
+                ],
+            )
+            .map_err(failed)?;
+        rows.iter()
+            .map(read)
+            .collect::<std::result::Result<Vec<_>, _>>()
+            .map_err(failed)?
+    };
+    if events.len() != ids.len() {
+        let text = format!("{what} fetched {} of {} locked rows", events.len(), ids.len());
+        return Err(Error::new(Kind::Internal, text));
+    }
+    Ok(Claimed {
+        claim: Claim {
+            ready,
+            touched: Instant::now(),
+        },
+        events,
+        more_after,
+    })
+}
+
+impl Claim {
+    /// Keeps the server from taking the claim for abandoned: speaks to it when it has heard nothing for `after`.
+    ///
+    /// # Errors
+    /// The session is lost, and with it the rows: others may send them from now on.
+    pub fn touch(&mut self, after: Duration) -> Result<()> {
+        if self.touched.elapsed() < after {
+            return Ok(());
+        }
+        self.touched = Instant::now();
+        let client = self.ready.session.client()?;
+        client
+            .batch_execute("select")
+            .map_err(|error| failure("keeping a claim alive", &error))
+    }
+}
+
+pub(super) fn end_transaction(ready: &mut Ready, how: &str) -> Result<()> {
+    let client = ready.session.client()?;
+    client
+        .batch_execute(how)
+        .map_err(|error| failure(&format!("the {how} of a claim"), &error))
+}
+
+/// The ids of the first rows that are within the byte bound together; always the first one.
+///
+/// What the relay would not fetch anyway does not count: a payload over `payload_max` is refused where it is.
+fn within(sizes: &[(i64, i64)], config: &ClaimConfig) -> Vec<i64> {
+    let mut left = config.batch_bytes;
+    let mut ids = Vec::with_capacity(sizes.len());
+    for (id, size) in sizes {
+        let size = usize::try_from(*size).unwrap_or(usize::MAX);
+        let size = if size > config.payload_max.saturating_add(HEADERS_TEXT_MAX) {
+            0
+        } else {
+            size
+        };
+        if size > left && !ids.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(size);
+        ids.push(*id);
+    }
+    ids
+}
+
+fn read(row: &Row) -> std::result::Result<(Event, Payload), postgres::Error> {
+    let headers: Option<String> = row.try_get(5)?;
+    let headers = match (headers, row.try_get::<_, Option<i32>>(4)?) {
+        (Some(json), _) => Headers::Json(json),
+        (None, Some(length)) => Headers::TooLarge(usize::try_from(length).unwrap_or(0)),
+        (None, None) => Headers::None,
+    };
+    let payload: Option<StoredBytes> = row.try_get(15)?;
+    let payload = match (payload, row.try_get::<_, Option<i32>>(14)?) {
+        (Some(bytes), _) => Payload::Stored(bytes.0),
+        (None, Some(length)) => Payload::TooLarge(usize::try_from(length).unwrap_or(0)),
+        (None, None) => Payload::Missing,
+    };
+    let event = Event {
+        id: row.try_get(0)?,
+        event_id: row.try_get(1)?,
+        event_type: row.try_get(2)?,
+        ordering_key: row.try_get(3)?,
+        headers,
+        exchange: row.try_get(6)?,
+        routing_key: row.try_get(7)?,
+        created_at: row
+            .try_get::<_, Option<i64>>(8)?
+            .and_then(|seconds| u64::try_from(seconds).ok()),
+        expires_in: row
+            .try_get::<_, Option<i64>>(9)?
+            .map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
+        over_max_age: row.try_get(10)?,
+        failed: row.try_get(11)?,
+        fail_count: u32::try_from(row.try_get::<_, i32>(12)?).unwrap_or(0),
+        last_error: row.try_get(13)?,
+    };
+    Ok((event, payload))
+}
+
+/// A byte length as SQL's integer; no value of a column is longer than that.
+fn length(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
+/// A failure count as SQL's integer.
+pub(super) fn count(failures: u32) -> i32 {
+    i32::try_from(failures).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_stays_within_its_bytes_but_for_a_single_event() {
+        let config = ClaimConfig {
+            batch_rows: 10,
+            batch_bytes: 100,
+            min_age: Duration::ZERO,
+            max_age: None,
+            max_failures: 3,
+            payload_max: 1000,
+        };
+        let cases: &[(&[(i64, i64)], &[i64])] = &[
+            (&[], &[]),
+            (&[(1, 50), (2, 50), (3, 1)], &[1, 2]),
+            (&[(1, 101), (2, 1)], &[1]),
+            (&[(1, 99), (2, 2), (3, 1)], &[1]),
+            (&[(1, 0), (2, 100), (3, 0)], &[1, 2, 3]),
+            (&[(1, 50), (2, i64::MAX), (3, 50)], &[1, 2, 3]),
+        ];
+        for (sizes, expected) in cases {
+            assert_eq!(within(sizes, &config), *expected, "{sizes:?}");
+        }
+    }
+}

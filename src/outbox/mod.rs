@@ -1,0 +1,120 @@
+//! The table: claim, settle, append, status. The only user of the `postgres` crate; decides nothing.
+//!
+//! A claim is one transaction. Its row locks are the lease: nobody else sends these events while it is open, a
+//! relay that dies frees them at once, and one that freezes or vanishes loses them to the server's time limits.
+//! Settling writes what became of them and commits.
+
+mod append;
+mod bytes;
+mod claim;
+mod report;
+mod schema;
+mod session;
+mod settle;
+mod shape;
+mod sql;
+
+use crate::config::{Claim as ClaimConfig, Database, TableName};
+use crate::error::Result;
+
+pub use append::append;
+pub use claim::{Claim, Claimed};
+pub use report::{Backlog, ServerInfo, StatusCount};
+pub use schema::{Initialised, init, schema_sql};
+pub use settle::{LostClaim, Settled};
+
+use session::Session;
+use sql::Statements;
+
+/// The outbox, with the sessions that are open on it and at rest.
+#[derive(Debug)]
+pub struct Outbox {
+    database: Database,
+    claim: ClaimConfig,
+    resting: Vec<Ready>,
+}
+
+/// A session on a table that was looked at, with the statements that fit it.
+struct Ready {
+    session: Session,
+    statements: Statements,
+}
+
+impl std::fmt::Debug for Ready {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("session")
+    }
+}
+
+impl Outbox {
+    /// An outbox without a session; each is opened when it is needed.
+    pub fn new(database: Database, claim: ClaimConfig) -> Self {
+        Self {
+            database,
+            claim,
+            resting: Vec::new(),
+        }
+    }
+
+    /// The table's name.
+    pub fn table(&self) -> &TableName {
+        &self.database.table
+    }
+
+    /// Closes the sessions at rest; the next use opens new ones.
+    pub fn disconnect(&mut self) {
+        self.resting.clear();
+    }
+
+    /// A session: one at rest, else a new one.
+    fn ready(&mut self) -> Result<Ready> {
+        match self.resting.pop() {
+            Some(ready) => Ok(ready),
+            None => Ready::open(&self.database),
+        }
+    }
+
+    /// Does `work` on a session. One that was at rest may have been closed meanwhile, which shows only when it is
+    /// used: then `work` is done again on a new one. It must be something that may be done twice.
+    fn with_session<T>(&mut self, work: impl Fn(&mut Ready) -> Result<T>) -> Result<T> {
+        if let Some(mut ready) = self.resting.pop() {
+            match work(&mut ready) {
+                Ok(done) => {
+                    self.resting.push(ready);
+                    return Ok(done);
+                }
+                Err(error) if !error.is_transient() => return Err(error),
+                // Its siblings are as old; none of them is worth a try.
+                Err(_) => self.resting.clear(),
+            }
+        }
+        let mut ready = Ready::open(&self.database)?;
+        let done = work(&mut ready)?;
+        self.resting.push(ready);
+        Ok(done)
+    }
+}
+
+impl Ready {
+    fn open(database: &Database) -> Result<Self> {
+        let mut session = Session::open(database)?;
+        let payload = shape::complete(session.client()?, &database.table)?;
+        let statements = Statements::new(&database.table, payload, database.claim_max_idle);
+        Ok(Self { session, statements })
+    }
+}
+
+/// Checks a database URL without using it.
+///
+/// # Errors
+/// What is wrong with it, without repeating any of it.
+pub fn check_url(url: &str) -> std::result::Result<(), String> {
+    session::parse(url).map(|_| ())
+}
+
+/// The server that a database URL names, as `host:port/database`.
+pub fn describe_url(url: &str) -> String {
+    session::parse(url)
+        .map(|options| session::describe(&options))
+        .unwrap_or_default()
+}

@@ -1,0 +1,227 @@
+//! Settling: what became of a claim's events is written in bulk, and the claim ends with the commit.
+
+use std::time::Duration;
+
+use postgres::types::{ToSql, Type};
+
+use crate::confirm::Receipt;
+use crate::error::{Error, Result};
+use crate::event::Tally;
+use crate::policy::Settlement;
+
+use super::claim::{count, end_transaction};
+use super::session::{Session, failure};
+use super::sql::Statements;
+use super::{Claim, Outbox};
+
+/// What a settle wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    /// How many events ended how.
+    pub tally: Tally,
+}
+
+/// A claim whose settle did not get through: the rows are as they were, and others may send them.
+#[derive(Debug)]
+pub struct LostClaim {
+    /// Why.
+    pub error: Error,
+    /// The confirms that are not written yet; see [`Outbox::settle_late`].
+    pub confirmed: Vec<(i64, Receipt)>,
+}
+
+/// A settle's rows by what they become, as the arrays that the statements take.
+#[derive(Default)]
+struct Batches {
+    published: Vec<(i64, Receipt)>,
+    failed: (Vec<i64>, Vec<i32>, Vec<f64>, Vec<String>),
+    dead: (Vec<i64>, Vec<i32>, Vec<String>),
+    expired: (Vec<i64>, Vec<String>),
+    unconfirmed: (Vec<i64>, Vec<Option<f64>>, Vec<String>),
+    released: u64,
+}
+
+impl Outbox {
+    /// Writes the settlements and commits; the claim's session goes back to rest.
+    ///
+    /// If the process dies in here, the server commits either all of it or nothing. Nothing means that the events
+    /// are sent again: what was confirmed arrives twice.
+    ///
+    /// # Errors
+    /// The claim is lost, and its confirms are handed back: they are forgotten only after a commit that holds them.
+    pub fn settle(
+        &mut self,
+        mut claim: Claim,
+        settlements: Vec<(i64, Settlement)>,
+    ) -> std::result::Result<Settled, LostClaim> {
+        let batches = Batches::new(settlements);
+        let written = write(&mut claim.ready.session, &claim.ready.statements, &batches)
+            .and_then(|tally| end_transaction(&mut claim.ready, "commit").map(|()| tally));
+        match written {
+            Ok(tally) => {
+                self.resting.push(claim.ready);
+                Ok(Settled { tally })
+            }
+            Err(error) => Err(LostClaim {
+                error,
+                confirmed: batches.published,
+            }),
+        }
+    }
+
+    /// Writes confirms whose claim was lost, on whatever session there is; returns those that cannot be written yet
+    /// because someone else holds their rows, and how many were written.
+    ///
+    /// Only confirms: they are facts, whoever holds the claim. Rows that are finished or gone need nothing more.
+    ///
+    /// # Errors
+    /// The database cannot be reached; all are unwritten still.
+    pub fn settle_late(&mut self, confirmed: &[(i64, Receipt)]) -> Result<(u64, Vec<(i64, Receipt)>)> {
+        let ids: Vec<i64> = confirmed.iter().map(|(id, _)| *id).collect();
+        let failed = |error: postgres::Error| failure("writing late confirms", &error);
+        let (written, open) = self.with_session(|ready| {
+            let client = ready.session.client()?;
+            let settle = &ready.statements.settle_late;
+            let written = client
+                .execute_typed(settle, &[(&ids, Type::INT8_ARRAY)])
+                .map_err(failed)?;
+            let unfinished = &ready.statements.unfinished;
+            let rows = client
+                .query_typed(unfinished, &[(&ids, Type::INT8_ARRAY)])
+                .map_err(failed)?;
+            let open = rows
+                .iter()
+                .map(|row| row.try_get(0))
+                .collect::<std::result::Result<Vec<i64>, _>>();
+            Ok((written, open.map_err(failed)?))
+        })?;
+        let open = confirmed
+            .iter()
+            .filter(|(id, _)| open.contains(id))
+            .cloned()
+            .collect();
+        Ok((written, open))
+    }
+}
+
+impl Batches {
+    /// Ids in ascending order, so that two settles lock rows in one order.
+    fn new(mut settlements: Vec<(i64, Settlement)>) -> Self {
+        settlements.sort_by_key(|(id, _)| *id);
+        let mut batches = Self::default();
+        for (id, settlement) in settlements {
+            match settlement {
+                Settlement::Published(receipt) => batches.published.push((id, receipt)),
+                Settlement::Failed {
+                    fail_count,
+                    backoff,
+                    reason,
+                } => {
+                    let (ids, counts, backoffs, reasons) = &mut batches.failed;
+                    ids.push(id);
+                    counts.push(count(fail_count));
+                    backoffs.push(backoff.as_secs_f64());
+                    reasons.push(storable(reason));
+                }
+                Settlement::Dead { fail_count, reason } => {
+                    let (ids, counts, reasons) = &mut batches.dead;
+                    ids.push(id);
+                    counts.push(count(fail_count));
+                    reasons.push(storable(reason));
+                }
+                Settlement::Expired { reason } => {
+                    let (ids, reasons) = &mut batches.expired;
+                    ids.push(id);
+                    reasons.push(storable(reason));
+                }
+                Settlement::Unconfirmed { backoff, reason } => {
+                    let (ids, backoffs, reasons) = &mut batches.unconfirmed;
+                    ids.push(id);
+                    backoffs.push(backoff.as_ref().map(Duration::as_secs_f64));
+                    reasons.push(storable(reason));
+                }
+                Settlement::Released => batches.released += 1,
+            }
+        }
+        batches
+    }
+}
+
+/// A text that a column takes: PostgreSQL stores no NUL.
+fn storable(reason: String) -> String {
+    if reason.contains('\0') {
+        reason.replace('\0', "\u{FFFD}")
+    } else {
+        reason
+    }
+}
+
+/// Counts what was written. Fewer rows than asked for means that someone deleted or finished them meanwhile.
+fn write(session: &mut Session, statements: &Statements, batches: &Batches) -> Result<Tally> {
+    let mut tally = Tally {
+        released: batches.released,
+        ..Tally::default()
+    };
+    let mut update = |sql: &str, asked: usize, parameters: &[(&(dyn ToSql + Sync), Type)]| -> Result<u64> {
+        if asked == 0 {
+            return Ok(0);
+        }
+        let client = session.client()?;
+        let written = client
+            .execute_typed(sql, parameters)
+            .map_err(|error| failure("settling events", &error))?;
+        tally.gone += u64::try_from(asked).unwrap_or(u64::MAX).saturating_sub(written);
+        Ok(written)
+    };
+    let published: Vec<i64> = batches.published.iter().map(|(id, _)| *id).collect();
+    let published = update(
+        &statements.settle_published,
+        published.len(),
+        &[(&published, Type::INT8_ARRAY)],
+    )?;
+    let (ids, counts, backoffs, reasons) = &batches.failed;
+    let failed = update(
+        &statements.settle_failed,
+        ids.len(),
+        &[
+            (ids, Type::INT8_ARRAY),
+            (counts, Type::INT4_ARRAY),
+            (backoffs, Type::FLOAT8_ARRAY),
+            (reasons, Type::TEXT_ARRAY),
+        ],
+    )?;
+    let (ids, counts, reasons) = &batches.dead;
+    let dead = update(
+        &statements.settle_dead,
+        ids.len(),
+        &[
+            (ids, Type::INT8_ARRAY),
+            (counts, Type::INT4_ARRAY),
+            (reasons, Type::TEXT_ARRAY),
+        ],
+    )?;
+    let (ids, reasons) = &batches.expired;
+    let expired = update(
+        &statements.settle_expired,
+        ids.len(),
+        &[(ids, Type::INT8_ARRAY), (reasons, Type::TEXT_ARRAY)],
+    )?;
+    let (ids, backoffs, reasons) = &batches.unconfirmed;
+    let unconfirmed = update(
+        &statements.settle_unconfirmed,
+        ids.len(),
+        &[
+            (ids, Type::INT8_ARRAY),
+            (backoffs, Type::FLOAT8_ARRAY),
+            (reasons, Type::TEXT_ARRAY),
+        ],
+    )?;
+    Ok(Tally {
+        published,
+        failed,
+        dead,
+        expired,
+        unconfirmed,
+        ..tally
+    })
+}

@@ -1,0 +1,275 @@
+//! Whether the table in the database is an outbox that this relay can work on.
+//!
+//! Looked at once per session, so that a missing table or column is one clear line instead of an odd failure.
+
+use postgres::Client;
+use postgres::types::Type;
+
+use crate::config::TableName;
+use crate::error::{Error, Kind, Result};
+
+use super::session::failure;
+use super::sql::{TABLE_SHAPE, quoted_table};
+
+/// What the payload column holds; decides how its text and its length are written in SQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PayloadType {
+    Text,
+    Json,
+    Jsonb,
+    Bytea,
+}
+
+impl PayloadType {
+    /// The column as something whose `octet_length` is that of the bytes published.
+    pub(super) fn as_text(self) -> &'static str {
+        match self {
+            Self::Text | Self::Bytea => "payload",
+            Self::Json | Self::Jsonb => "payload::text",
+        }
+    }
+
+    /// The append's third parameter, a text, as a value of the column.
+    pub(super) fn from_text(self) -> &'static str {
+        match self {
+            Self::Text => "$3::text",
+            Self::Json => "$3::text::json",
+            Self::Jsonb => "$3::text::jsonb",
+            Self::Bytea => "convert_to($3::text, 'UTF8')",
+        }
+    }
+}
+
+/// A column as the catalogue describes it.
+#[derive(Debug)]
+struct Column {
+    name: String,
+    kind: String,
+    labels: Option<Vec<String>>,
+    checks: Option<String>,
+}
+
+/// What is known of the table.
+#[derive(Debug)]
+pub(super) enum Shape {
+    Missing,
+    /// There, but not an outbox: these are the reasons.
+    Foreign(Vec<String>),
+    /// The original's nine columns are there, ours are not: these are missing.
+    Original(Vec<&'static str>),
+    Complete(PayloadType),
+}
+
+const TEXTS: &[&str] = &["text", "character varying", "character", "bpchar"];
+const TIMES: &[&str] = &["timestamp with time zone", "timestamp without time zone"];
+const INTEGERS: &[&str] = &["bigint", "integer", "smallint"];
+
+/// The columns of the pattern's original table, and which types of them are understood; none means any.
+const ORIGINAL: &[(&str, &[&str])] = &[
+    ("id", INTEGERS),
+    (
+        "event_id",
+        &["text", "character varying", "character", "bpchar", "uuid"],
+    ),
+    ("event_type", &[]),
+    (
+        "payload",
+        &["text", "character varying", "json", "jsonb", "bytea"],
+    ),
+    ("status", &[]),
+    ("created_at", TIMES),
+    ("last_retried_at", TIMES),
+    ("expired_at", TIMES),
+    ("fail_count", INTEGERS),
+];
+
+/// The columns that `init` adds.
+const OURS: &[(&str, &[&str])] = &[
+    ("ordering_key", TEXTS),
+    ("headers", &["jsonb", "json"]),
+    ("exchange", TEXTS),
+    ("routing_key", TEXTS),
+    ("available_at", TIMES),
+    ("published_at", TIMES),
+    ("last_error", TEXTS),
+];
+
+/// The statuses that the relay writes.
+const WRITTEN: &[&str] = &["FAILED", "PUBLISHED", "DEAD", "EXPIRED"];
+
+/// Reads the table's shape.
+pub(super) fn read(client: &mut Client, table: &TableName) -> Result<Shape> {
+    let what = "reading the table's columns";
+    let rows = client
+        .query_typed(TABLE_SHAPE, &[(&quoted_table(table), Type::TEXT)])
+        .map_err(|error| failure(what, &error))?;
+    let columns = rows
+        .iter()
+        .map(|row| {
+            Ok(Column {
+                name: row.try_get(0)?,
+                kind: row.try_get(1)?,
+                labels: row.try_get(2)?,
+                checks: row.try_get(3)?,
+            })
+        })
+        .collect::<std::result::Result<Vec<_>, postgres::Error>>()
+        .map_err(|error| failure(what, &error))?;
+    Ok(judge(&columns))
+}
+
+/// The payload's type of a table that is complete.
+///
+/// # Errors
+/// [`Kind::Configuration`] with what is missing and what to do, when it is not.
+pub(super) fn complete(client: &mut Client, table: &TableName) -> Result<PayloadType> {
+    let error = |what: String| Error::new(Kind::Configuration, what);
+    match read(client, table)? {
+        Shape::Complete(payload) => Ok(payload),
+        Shape::Missing => {
+            Err(error(format!("table {table} does not exist")).with_remedy("create it with: outboxd init"))
+        }
+        Shape::Original(missing) => Err(error(format!("table {table} lacks {}", missing.join(", ")))
+            .with_remedy("add what is missing with: outboxd init")),
+        Shape::Foreign(reasons) => Err(foreign(table, &reasons)),
+    }
+}
+
+/// The error for a table that is no outbox.
+pub(super) fn foreign(table: &TableName, reasons: &[String]) -> Error {
+    Error::new(
+        Kind::Configuration,
+        format!("table {table} is not an outbox: {}", reasons.join("; ")),
+    )
+    .with_remedy("name another one with --table, or mend it by hand")
+}
+
+fn judge(columns: &[Column]) -> Shape {
+    if columns.is_empty() {
+        return Shape::Missing;
+    }
+    let column = |name: &str| columns.iter().find(|column| column.name == name);
+    let mut reasons = Vec::new();
+    let mut missing_ours = Vec::new();
+    for (name, _) in ORIGINAL.iter().filter(|(name, _)| column(name).is_none()) {
+        reasons.push(format!("it has no column {name}"));
+    }
+    for (name, _) in OURS.iter().filter(|(name, _)| column(name).is_none()) {
+        missing_ours.push(*name);
+    }
+    for (name, kinds) in ORIGINAL.iter().chain(OURS) {
+        if let Some(column) =
+            column(name).filter(|it| !kinds.is_empty() && !kinds.contains(&it.kind.as_str()))
+        {
+            reasons.push(format!(
+                "column {name} is {}, not {}",
+                column.kind,
+                kinds.join(" or ")
+            ));
+        }
+    }
+    if let Some(status) = column("status") {
+        reasons.extend(unknown_statuses(status));
+    }
+    if !reasons.is_empty() {
+        return Shape::Foreign(reasons);
+    }
+    if !missing_ours.is_empty() {
+        return Shape::Original(missing_ours);
+    }
+    Shape::Complete(match column("payload").map(|payload| payload.kind.as_str()) {
+        Some("json") => PayloadType::Json,
+        Some("jsonb") => PayloadType::Jsonb,
+        Some("bytea") => PayloadType::Bytea,
+        _ => PayloadType::Text,
+    })
+}
+
+/// The statuses that we write and the column does not take: an enum without the label, or a CHECK that lists
+/// statuses without it.
+fn unknown_statuses(status: &Column) -> Option<String> {
+    let unknown = |known: &dyn Fn(&str) -> bool| {
+        let unknown: Vec<_> = WRITTEN.iter().copied().filter(|it| !known(it)).collect();
+        (!unknown.is_empty()).then(|| format!("its column status does not take {}", unknown.join(", ")))
+    };
+    if let Some(labels) = &status.labels {
+        return unknown(&|it| labels.iter().any(|label| label == it));
+    }
+    let checks = status
+        .checks
+        .as_ref()
+        .filter(|checks| checks.contains("'WAITING'"))?;
+    unknown(&|it| checks.contains(&format!("'{it}'")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(changes: &[(&str, Option<&str>)]) -> Vec<Column> {
+        let kind =
+            |name: &str, kinds: &[&str]| kinds.first().map_or_else(|| name.to_string(), |it| (*it).into());
+        ORIGINAL
+            .iter()
+            .chain(OURS)
+            .filter_map(|(name, kinds)| {
+                let kind = match changes.iter().find(|(changed, _)| changed == name) {
+                    Some((_, None)) => return None,
+                    Some((_, Some(kind))) => (*kind).to_string(),
+                    None => kind(name, kinds),
+                };
+                Some(Column {
+                    name: (*name).into(),
+                    kind,
+                    labels: None,
+                    checks: None,
+                })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn shapes_are_told_apart() {
+        assert!(matches!(judge(&[]), Shape::Missing));
+        assert!(matches!(judge(&columns(&[])), Shape::Complete(PayloadType::Text)));
+        assert!(matches!(
+            judge(&columns(&[("payload", Some("bytea"))])),
+            Shape::Complete(PayloadType::Bytea)
+        ));
+        assert!(
+            matches!(judge(&columns(&[("headers", None)])), Shape::Original(missing) if missing == ["headers"])
+        );
+        let Shape::Foreign(reasons) = judge(&columns(&[("payload", None), ("id", Some("uuid"))])) else {
+            panic!()
+        };
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+    }
+
+    #[test]
+    fn a_status_column_must_take_what_we_write() {
+        let status = |labels: Option<&[&str]>, checks: Option<&str>| Column {
+            name: "status".into(),
+            kind: "text".into(),
+            labels: labels.map(|labels| labels.iter().map(|it| (*it).into()).collect()),
+            checks: checks.map(Into::into),
+        };
+        let three = "CHECK ((status = ANY (ARRAY['WAITING', 'PUBLISHED', 'FAILED'])))";
+        let all = ["WAITING", "FAILED", "PUBLISHED", "DEAD", "EXPIRED"];
+        let cases = [
+            (status(None, None), None),
+            (status(None, Some("CHECK ((length(status) < 20))")), None),
+            (
+                status(None, Some(three)),
+                Some("its column status does not take DEAD, EXPIRED"),
+            ),
+            (status(Some(&all), None), None),
+            (
+                status(Some(&all[..4]), None),
+                Some("its column status does not take EXPIRED"),
+            ),
+        ];
+        for (column, expected) in cases {
+            assert_eq!(unknown_statuses(&column).as_deref(), expected);
+        }
+    }
+}

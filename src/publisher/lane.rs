@@ -1,0 +1,237 @@
+//! A worker: one channel in confirm mode with a window of unconfirmed messages, fed with jobs, reporting outcomes.
+//!
+//! It runs on a thread of the pool until its feed ends, its channel ends, or no confirm comes any more. It reports
+//! every job that it took exactly once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use amiquip::{Channel, Confirm, Return};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, never, select};
+
+use crate::confirm::{Ledger, Verdict};
+use crate::event::Outcome;
+use crate::message::Message;
+
+use super::wire::{self, Ending};
+use super::{Job, Key};
+
+/// How often a lane that waits looks at its deadline.
+const PATROL: Duration = Duration::from_millis(100);
+
+/// The bounds of what is published and unconfirmed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    pub(super) messages: usize,
+    /// A single larger message goes alone.
+    pub(super) bytes: usize,
+    /// The longest wait for the next confirm.
+    pub(super) timeout: Duration,
+}
+
+/// What lanes tell their session.
+#[derive(Debug)]
+pub(super) enum Report {
+    Outcomes(Vec<(Key, Outcome)>),
+    Ended(Ended),
+}
+
+/// A lane's last words.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) lane: usize,
+    pub(super) end: End,
+    /// Published, without a verdict.
+    pub(super) in_flight: Vec<Job>,
+    /// Taken from the feed, not published.
+    pub(super) held: Option<Job>,
+}
+
+/// Why a lane ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its feed ended, and every message has its verdict.
+    Finished,
+    /// Its channel or connection did.
+    Closed(Ending),
+    /// No confirm came within the window's timeout.
+    Stalled,
+    /// A bug of ours or of the client.
+    Panicked,
+}
+
+pub(super) struct Lane {
+    pub(super) number: usize,
+    pub(super) channel: Channel,
+    pub(super) confirms: Receiver<Confirm>,
+    pub(super) returns: Receiver<Return>,
+    pub(super) window: Window,
+    pub(super) feed: Receiver<Job>,
+    pub(super) reports: Sender<Report>,
+    /// While the broker blocks the connection no confirm can come, and none is missed.
+    pub(super) blocked: Arc<AtomicBool>,
+}
+
+/// A lane at work.
+struct Work<'a> {
+    lane: &'a Lane,
+    ledger: Ledger<Job>,
+    bytes: usize,
+    held: Option<Job>,
+    feed_ended: bool,
+    last_news: Instant,
+}
+
+impl Lane {
+    pub(super) fn run(self) {
+        let mut work = Work {
+            lane: &self,
+            ledger: Ledger::default(),
+            bytes: 0,
+            held: None,
+            feed_ended: false,
+            last_news: Instant::now(),
+        };
+        let end = catch_unwind(AssertUnwindSafe(|| work.run())).unwrap_or(End::Panicked);
+        let (in_flight, held) = (work.ledger.abandon(), work.held.take());
+        let end = match end {
+            // Only now does the client tell why the channel ended, and it tells it once.
+            End::Closed(_) => End::Closed(match self.channel.close() {
+                Err(error) => Ending::of(&error),
+                Ok(()) => Ending::Connection("the channel ended".into()),
+            }),
+            // Closing waits for the broker's answer; the kill switch ends that wait if need be.
+            other => other,
+        };
+        let _ = self.reports.send(Report::Ended(Ended {
+            lane: self.number,
+            end,
+            in_flight,
+            held,
+        }));
+    }
+}
+
+impl Work<'_> {
+    fn run(&mut self) -> End {
+        let closed = || End::Closed(Ending::Connection(String::new()));
+        let nothing = never();
+        loop {
+            if self.fill().is_err() {
+                return closed();
+            }
+            if self.feed_ended && self.held.is_none() && self.ledger.is_empty() {
+                return End::Finished;
+            }
+            let feed = if self.wants_more() {
+                &self.lane.feed
+            } else {
+                &nothing
+            };
+            select! {
+                recv(feed) -> job => match job {
+                    Ok(job) => self.held = Some(job),
+                    Err(_) => self.feed_ended = true,
+                },
+                recv(self.lane.confirms) -> confirm => match confirm {
+                    Ok(confirm) => self.settle(confirm),
+                    Err(_) => return closed(),
+                },
+                default(PATROL) => {}
+            }
+            if self.is_stalled() {
+                return End::Stalled;
+            }
+        }
+    }
+
+    /// Publishes while there are jobs and the window has room for them.
+    fn fill(&mut self) -> amiquip::Result<()> {
+        loop {
+            if self.wants_more() {
+                match self.lane.feed.try_recv() {
+                    Ok(job) => self.held = Some(job),
+                    Err(TryRecvError::Empty) => return Ok(()),
+                    Err(TryRecvError::Disconnected) => self.feed_ended = true,
+                }
+            }
+            let Some(job) = self.held.take_if(|job| {
+                let fits = self.bytes.saturating_add(job.size()) <= self.lane.window.bytes;
+                self.ledger.is_empty() || (fits && self.ledger.len() < self.lane.window.messages)
+            }) else {
+                return Ok(());
+            };
+            if self.ledger.is_empty() {
+                self.last_news = Instant::now();
+            }
+            self.bytes += job.size();
+            let published = wire::publish(&self.lane.channel, &job.message);
+            // In the ledger whatever the client says: a part of it may be on its way.
+            self.ledger.sent(job);
+            published?;
+        }
+    }
+
+    fn wants_more(&self) -> bool {
+        !self.feed_ended && self.held.is_none() && self.ledger.len() < self.lane.window.messages
+    }
+
+    /// Works off this confirm and all that wait behind it, in one report.
+    fn settle(&mut self, first: Confirm) {
+        let mut outcomes = Vec::new();
+        for confirm in std::iter::once(first).chain(self.lane.confirms.try_iter()) {
+            // The broker returns a message before it acknowledges it, and the client keeps that order: what was
+            // returned is here by now.
+            for returned in self.lane.returns.try_iter() {
+                if let Some(id) = returned.properties.message_id() {
+                    let reason = format!("{} ({})", returned.reply_text, returned.reply_code);
+                    self.ledger.returned(|job| job.message.message_id == *id, &reason);
+                }
+            }
+            let verdicts = match confirm {
+                Confirm::Ack(it) => self.ledger.ack(it.delivery_tag, it.multiple),
+                Confirm::Nack(it) => self.ledger.nack(it.delivery_tag, it.multiple),
+            };
+            for (job, verdict) in verdicts {
+                self.bytes = self.bytes.saturating_sub(job.size());
+                outcomes.push((job.key, outcome(&job.message, verdict)));
+            }
+        }
+        self.last_news = Instant::now();
+        if !outcomes.is_empty() {
+            let _ = self.lane.reports.send(Report::Outcomes(outcomes));
+        }
+    }
+
+    fn is_stalled(&mut self) -> bool {
+        if self.lane.blocked.load(Ordering::Relaxed) {
+            self.last_news = Instant::now();
+        }
+        !self.ledger.is_empty() && self.last_news.elapsed() > self.lane.window.timeout
+    }
+}
+
+/// The verdict as the event's outcome, in words that say what to do.
+fn outcome(message: &Message, verdict: Verdict) -> Outcome {
+    let Message {
+        exchange,
+        routing_key,
+        ..
+    } = message;
+    match verdict {
+        Verdict::Confirmed(receipt) => Outcome::Confirmed(receipt),
+        Verdict::Returned(reason) if exchange.is_empty() => Outcome::Refused(format!(
+            "{reason}: there is no queue \"{routing_key}\"; declare it, or route the type to an exchange"
+        )),
+        Verdict::Returned(reason) => Outcome::Refused(format!(
+            "{reason}: no queue is bound to exchange \"{exchange}\" for routing key \"{routing_key}\"; \
+             bind one, or set unroutable = \"accept\" on its route"
+        )),
+        Verdict::Nacked => Outcome::Busy(
+            "nacked by the broker: a queue is full or not available; see its length limit and its state"
+                .into(),
+        ),
+    }
+}

@@ -1,0 +1,71 @@
+//! The broker: one connection, a channel in confirm mode per worker, and one outcome for each message handed over.
+//! The only user of `amiquip`; decides nothing about retries.
+//!
+//! A [`Session`] never blocks its caller without a deadline, in whatever state the broker is: our own socket under
+//! the client, a kill switch on it, and a watchdog that pulls it. What the client does when the broker stalls,
+//! blocks or dies is otherwise to wait, in places without end.
+//!
+//! Replacing the client takes another `socket.rs`, `wire.rs`, `lane.rs` and the opening in `session.rs`: a way to
+//! open a channel in confirm mode on our own socket, to publish on it without waiting, and a stream of acks, nacks
+//! and returns in the order of the wire. Nothing of it shows outside this folder.
+
+mod dispatch;
+mod lane;
+mod session;
+mod socket;
+mod url;
+mod watchdog;
+mod wire;
+
+pub use dispatch::News;
+pub use session::{BrokerInfo, Session, State};
+
+use crate::message::{Message, POSSIBLE_DUPLICATE};
+
+/// Which event of which claim a message carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Numbers the claims of a relay.
+    pub claim: u64,
+    /// The event's row.
+    pub id: i64,
+}
+
+/// A message to publish.
+#[derive(Debug)]
+pub struct Job {
+    /// What it is for; unique among the jobs of a session.
+    pub key: Key,
+    /// What to send.
+    pub message: Message,
+}
+
+impl Job {
+    /// What it takes of a window.
+    fn size(&self) -> usize {
+        self.message.body.len()
+    }
+
+    /// The same, for a message that may have arrived already.
+    fn again(mut self) -> Self {
+        self.message
+            .headers
+            .insert(POSSIBLE_DUPLICATE.into(), true.into());
+        self
+    }
+}
+
+/// Checks a broker URL without using it.
+///
+/// # Errors
+/// What is wrong with it, without repeating any of it.
+pub fn check_url(text: &str) -> Result<(), String> {
+    url::Address::parse(text).map(|_| ())
+}
+
+/// The broker that a URL names, as `host:port/vhost`.
+pub fn describe_url(text: &str) -> String {
+    url::Address::parse(text)
+        .map(|address| address.to_string())
+        .unwrap_or_default()
+}

@@ -1,0 +1,452 @@
+//! One connection to the broker: opening it, its state, its exchanges, its lanes, its end.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use amiquip::{
+    AmqpValue, Auth, Connection, ConnectionBlockedNotification, ConnectionOptions, ConnectionTuning,
+};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::config::Broker;
+use crate::error::{Error, Kind, Result, Server};
+use crate::message::FRAME_MAX;
+
+use super::dispatch::News;
+use super::lane::{Lane, Report, Window};
+use super::socket::{self, KillSwitch};
+use super::url::Address;
+use super::watchdog::Watchdog;
+use super::wire::{self, Ending, opening_failed};
+use super::{Job, Key};
+
+/// Channels are numbered up to this. The client would hang once the numbers ran over.
+const CHANNEL_MAX: u16 = 64;
+
+/// The longest wait for the broker's answer to one request on an open connection.
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a killed connection has to tell why it ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// What the session knows of its connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It takes messages, as far as is known.
+    Open,
+    /// The broker has stopped reading from it: a memory or disk alarm.
+    Blocked {
+        /// When we were told.
+        since: Instant,
+        /// The broker's words.
+        reason: String,
+    },
+    /// It is gone, and why.
+    Lost(String),
+}
+
+/// What the broker says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerInfo {
+    /// Such as `RabbitMQ`.
+    pub product: String,
+    /// Such as `3.10.8`.
+    pub version: String,
+}
+
+/// A connection with its lanes.
+pub struct Session {
+    pub(super) config: Broker,
+    pub(super) state: State,
+    pub(super) connection: Option<Connection>,
+    kill: Arc<KillSwitch>,
+    watchdog: Watchdog,
+    alarms: Receiver<ConnectionBlockedNotification>,
+    blocked: Arc<AtomicBool>,
+    pool: ThreadPool,
+    exchanges: HashMap<String, std::result::Result<(), String>>,
+
+    // The jobs' way: see `dispatch.rs`.
+    pub(super) feed: Option<Sender<Job>>,
+    pub(super) fed: Receiver<Job>,
+    pub(super) reports_sender: Sender<Report>,
+    pub(super) reports: Receiver<Report>,
+    pub(super) lanes: usize,
+    pub(super) proven: bool,
+    pub(super) probing: bool,
+    pub(super) on_trial: bool,
+    pub(super) backlog: VecDeque<Job>,
+    pub(super) suspects: VecDeque<Job>,
+    pub(super) outstanding: HashSet<Key>,
+    pub(super) late: HashSet<Key>,
+    pub(super) news: VecDeque<News>,
+    pub(super) last_report: Instant,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A connection just opened.
+struct Opened {
+    connection: Connection,
+    alarms: Receiver<ConnectionBlockedNotification>,
+    kill: Arc<KillSwitch>,
+}
+
+impl Session {
+    /// Opens a connection and its channels within `open_timeout`, name resolution included.
+    ///
+    /// # Errors
+    /// Names the broker and the reason; never the URL.
+    pub fn open(config: &Broker) -> Result<Self> {
+        let address = Address::parse(config.url.expose())
+            .map_err(|reason| Error::new(Kind::Configuration, format!("amqp_url: {reason}")))?;
+        let opened = open_within(&address, config.open_timeout)?;
+        let internal = |what: &str, error: &dyn std::fmt::Display| {
+            Error::new(Kind::Internal, format!("{what} failed: {error}"))
+        };
+        let watchdog = Watchdog::new(Arc::clone(&opened.kill))
+            .map_err(|error| internal("starting the broker's watchdog", &error))?;
+        // One more than the workers: suspects are tried on a lane of their own.
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(config.workers + 1)
+            .thread_name(|n| format!("outboxd-lane-{n}"))
+            .panic_handler(|_| {})
+            .build()
+            .map_err(|error| internal("starting the workers", &error))?;
+        let (feed, fed) = unbounded();
+        let (reports_sender, reports) = unbounded();
+        let mut session = Self {
+            config: config.clone(),
+            state: State::Open,
+            connection: Some(opened.connection),
+            kill: opened.kill,
+            watchdog,
+            alarms: opened.alarms,
+            blocked: Arc::new(AtomicBool::new(false)),
+            pool,
+            exchanges: HashMap::new(),
+            feed: Some(feed),
+            fed,
+            reports_sender,
+            reports,
+            lanes: 0,
+            proven: false,
+            probing: false,
+            on_trial: false,
+            backlog: VecDeque::new(),
+            suspects: VecDeque::new(),
+            outstanding: HashSet::new(),
+            late: HashSet::new(),
+            news: VecDeque::new(),
+            last_report: Instant::now(),
+        };
+        for number in 0..config.workers {
+            session
+                .start_lane(number, session.fed.clone(), session.window())
+                .map_err(|error| opening_failed(&address.to_string(), &error))?;
+        }
+        Ok(session)
+    }
+
+    /// The state, after hearing what the broker has said meanwhile.
+    pub fn state(&mut self) -> &State {
+        self.hear_alarms();
+        &self.state
+    }
+
+    /// What the broker says of itself.
+    pub fn broker(&self) -> BrokerInfo {
+        let text = |name: &str| match self
+            .connection
+            .as_ref()
+            .and_then(|it| it.server_properties().get(name))
+        {
+            Some(AmqpValue::LongString(text)) => text.clone(),
+            _ => "unknown".into(),
+        };
+        BrokerInfo {
+            product: text("product"),
+            version: text("version"),
+        }
+    }
+
+    /// Whether messages can go to `exchange`; the reason when not. Asked once per connection, and a missing one
+    /// again after [`Session::forget_missing`].
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn check_exchange(&mut self, exchange: &str) -> Result<std::result::Result<(), String>> {
+        // The default exchange always exists, and the broker refuses to be asked about it.
+        if exchange.is_empty() {
+            return Ok(Ok(()));
+        }
+        if let Some(known) = self.exchanges.get(exchange) {
+            return Ok(known.clone());
+        }
+        // On a channel of its own: the answer "no" closes the channel it is asked on.
+        let asked = self.request(|connection| {
+            let channel = connection.open_channel(None)?;
+            let answer = channel.exchange_declare_passive(exchange).map(|_| ());
+            let closed = channel.close();
+            answer.and(closed)
+        });
+        let answer = match asked.as_ref().map_err(Ending::of) {
+            Ok(()) => Ok(()),
+            Err(Ending::Channel { code: 404, text }) => Err(format!(
+                "{text} (404): declare exchange \"{exchange}\", or route the type elsewhere"
+            )),
+            // A user without any right on it may not even ask; publishing tells whether it may write.
+            Err(Ending::Channel { code: 403, .. }) => Ok(()),
+            Err(Ending::Channel { code, text }) => Err(format!("{text} ({code})")),
+            Err(Ending::Connection(reason)) => {
+                self.lose(&reason);
+                return Err(Error::new(
+                    Kind::Unavailable(Server::Broker),
+                    format!("connection lost: {reason}"),
+                ));
+            }
+        };
+        self.exchanges.insert(exchange.into(), answer.clone());
+        Ok(answer)
+    }
+
+    /// Makes the next check of an exchange that was missing ask again: it may have been declared meanwhile.
+    pub fn forget_missing(&mut self) {
+        self.exchanges.retain(|_, known| known.is_ok());
+    }
+
+    pub(super) fn forget_exchange(&mut self, exchange: &str) {
+        self.exchanges.remove(exchange);
+    }
+
+    /// Ends the connection in order, in at most `limit`; by force after that.
+    pub fn close(mut self, limit: Duration) {
+        self.feed = None;
+        let deadline = Instant::now() + limit / 2;
+        while self.lanes > 0 && self.state == State::Open {
+            match self.reports.recv_deadline(deadline) {
+                Ok(Report::Ended(_)) => self.lanes -= 1,
+                Ok(Report::Outcomes(_)) => {}
+                Err(_) => return, // the drop forces it
+            }
+        }
+        if let Some(connection) = self.connection.take() {
+            // How it ends changes nothing any more: every outcome is known.
+            let _ = self.watchdog.within(limit / 2, || connection.close());
+        }
+    }
+
+    /// Makes a request that waits for the broker's answer.
+    pub(super) fn request<T>(
+        &mut self,
+        call: impl FnOnce(&mut Connection) -> amiquip::Result<T>,
+    ) -> amiquip::Result<T> {
+        match self.connection.as_mut() {
+            Some(connection) => self.watchdog.within(ANSWER_LIMIT, || call(connection)),
+            None => Err(amiquip::Error::EventLoopDropped),
+        }
+    }
+
+    pub(super) fn window(&self) -> Window {
+        Window {
+            messages: self.config.window,
+            bytes: self.config.window_bytes,
+            timeout: self.config.publish_timeout,
+        }
+    }
+
+    /// Starts a worker on a channel of its own.
+    pub(super) fn start_lane(
+        &mut self,
+        number: usize,
+        feed: Receiver<Job>,
+        window: Window,
+    ) -> amiquip::Result<()> {
+        let (channel, confirms, returns) = self.request(|connection| {
+            let channel = connection.open_channel(None)?;
+            // Both listeners before the first publish: the client would write what nobody listens for to the log.
+            let confirms = channel.listen_for_publisher_confirms()?;
+            let returns = channel.listen_for_returns()?;
+            channel.enable_publisher_confirms()?;
+            Ok((channel, confirms, returns))
+        })?;
+        let (reports, blocked) = (self.reports_sender.clone(), Arc::clone(&self.blocked));
+        let lane = Lane {
+            number,
+            channel,
+            confirms,
+            returns,
+            window,
+            feed,
+            reports,
+            blocked,
+        };
+        self.pool.spawn(move || lane.run());
+        self.lanes += 1;
+        Ok(())
+    }
+
+    /// Where alarms are heard.
+    pub(super) fn alarms(&self) -> &Receiver<ConnectionBlockedNotification> {
+        &self.alarms
+    }
+
+    pub(super) fn hear_alarms(&mut self) {
+        loop {
+            match self.alarms.try_recv() {
+                Ok(alarm) => self.hear(alarm),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => return self.lose("the connection ended"),
+            }
+        }
+    }
+
+    pub(super) fn hear(&mut self, alarm: ConnectionBlockedNotification) {
+        if matches!(self.state, State::Lost(_)) {
+            return;
+        }
+        self.state = match alarm {
+            ConnectionBlockedNotification::Blocked(reason) => State::Blocked {
+                since: Instant::now(),
+                reason,
+            },
+            ConnectionBlockedNotification::Unblocked => State::Open,
+        };
+        let blocked = self.state != State::Open;
+        self.blocked.store(blocked, Ordering::Relaxed);
+        if blocked {
+            self.take_back_unsent()
+        } else {
+            self.pump()
+        }
+    }
+
+    /// Kills the connection and returns why it had ended, as far as the client knows.
+    pub(super) fn kill(&mut self) -> Option<String> {
+        self.kill.pull();
+        let connection = self.connection.take()?;
+        let (sender, receiver) = bounded(1);
+        // Closing joins the client's thread. It ends at once after the kill, but that is not ours to prove.
+        let closing = thread::Builder::new()
+            .name("outboxd-broker-close".into())
+            .spawn(move || {
+                let _ = sender.send(connection.close());
+            });
+        closing.ok()?;
+        match receiver.recv_timeout(LAST_WORDS) {
+            // This one is our own doing.
+            Ok(Err(amiquip::Error::UnexpectedSocketClose)) => None,
+            Ok(Err(error)) => Some(wire::in_words(&error)),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.connection.is_some() {
+            self.kill();
+        } else {
+            self.kill.pull();
+        }
+    }
+}
+
+/// Opens a connection on a thread of its own, which is left behind when the time is over: name resolution cannot
+/// be ended, and everything after it is ended by the kill switch.
+fn open_within(address: &Address, limit: Duration) -> Result<Opened> {
+    let (kill_sender, kill) = bounded(1);
+    let (sender, opened) = bounded(1);
+    let deadline = Instant::now() + limit;
+    let theirs = address.clone();
+    thread::Builder::new()
+        .name("outboxd-broker-open".into())
+        .spawn(move || {
+            let _ = sender.send(open(&theirs, deadline, &kill_sender));
+        })
+        .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
+    match opened.recv_deadline(deadline) {
+        Ok(result) => result,
+        Err(_) => {
+            let phase = match kill.try_recv() {
+                Ok(kill) => {
+                    KillSwitch::pull(&kill);
+                    "the broker's answer to the connection"
+                }
+                Err(_) => "its address to answer",
+            };
+            Err(Error::new(
+                Kind::Unavailable(Server::Broker),
+                format!(
+                    "opening a session on broker {address} waited longer than open_timeout {limit:?} for {phase}"
+                ),
+            ))
+        }
+    }
+}
+
+fn open(address: &Address, deadline: Instant, kill_sender: &Sender<Arc<KillSwitch>>) -> Result<Opened> {
+    let shown = address.to_string();
+    let unavailable = |reason: String| {
+        Error::new(
+            Kind::Unavailable(Server::Broker),
+            format!("opening a session on broker {shown} failed: {reason}"),
+        )
+    };
+    let stream = socket::connect(&address.host, address.port, deadline).map_err(unavailable)?;
+    let kill = Arc::new(KillSwitch::new(&stream).map_err(|error| unavailable(error.to_string()))?);
+    let _ = kill_sender.send(Arc::clone(&kill));
+    let stream = mio::net::TcpStream::from_stream(stream).map_err(|error| unavailable(error.to_string()))?;
+    let options = ConnectionOptions::default()
+        .auth(Auth::Plain {
+            username: address.user.clone(),
+            password: address.password.clone(),
+        })
+        .virtual_host(address.vhost.clone())
+        .heartbeat(address.heartbeat_s)
+        .channel_max(CHANNEL_MAX)
+        .frame_max(FRAME_MAX)
+        .connection_timeout(Some(deadline.saturating_duration_since(Instant::now())));
+    let opened = handshake(address, stream, options).and_then(|mut connection| {
+        let alarms = connection.listen_for_connection_blocked()?;
+        Ok((connection, alarms))
+    });
+    match opened {
+        Ok((connection, alarms)) => Ok(Opened {
+            connection,
+            alarms,
+            kill,
+        }),
+        Err(error) => {
+            kill.pull();
+            Err(opening_failed(&shown, &error))
+        }
+    }
+}
+
+fn handshake(
+    address: &Address,
+    stream: mio::net::TcpStream,
+    options: ConnectionOptions<Auth>,
+) -> amiquip::Result<Connection> {
+    let tuning = ConnectionTuning::default();
+    #[cfg(feature = "tls")]
+    if address.tls {
+        let connector = native_tls::TlsConnector::new()
+            .map_err(|source| amiquip::Error::CreateTlsConnector { source })?;
+        return Connection::open_tls_stream(connector, &address.host, stream, options, tuning);
+    }
+    #[cfg(not(feature = "tls"))]
+    let _ = address;
+    Connection::insecure_open_stream(stream, options, tuning)
+}

@@ -1,0 +1,177 @@
+//! The broker's URL, read by us: the client's own parser repeats the password in its errors.
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+/// RabbitMQ's ports, without and with TLS.
+const PORT: u16 = 5672;
+const PORT_TLS: u16 = 5671;
+
+/// Seconds between heartbeats, when the URL names none: two missed ones end the connection.
+const HEARTBEAT_S: u16 = 10;
+
+/// Where the broker is, and who we are to it.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) tls: bool,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) user: String,
+    pub(super) password: String,
+    pub(super) vhost: String,
+    pub(super) heartbeat_s: u16,
+}
+
+impl std::fmt::Display for Address {
+    /// Host, port and virtual host: what an operator needs, and no credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            host, port, vhost, ..
+        } = self;
+        let host = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host.clone()
+        };
+        let slash = if vhost.starts_with('/') { "" } else { "/" };
+        write!(f, "{host}:{port}{slash}{vhost}")
+    }
+}
+
+impl Address {
+    /// Reads `amqp://user:password@host:port/vhost?heartbeat=10`, each part but the host optional.
+    ///
+    /// # Errors
+    /// What is wrong with it, without repeating any of it.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        const FORM: &str = "expected amqp://user:password@host:port/vhost";
+        let url = Url::parse(text).map_err(|error| format!("{FORM} ({error})"))?;
+        let tls = match url.scheme() {
+            "amqp" => false,
+            "amqps" if cfg!(feature = "tls") => true,
+            "amqps" => {
+                return Err("asks for TLS, and this build has none: build it with the feature tls".into());
+            }
+            _ => return Err(format!("{FORM}, or amqps://")),
+        };
+        let host = match url.host_str() {
+            Some(host) if !host.is_empty() => decoded("host", host.trim_matches(['[', ']']))?,
+            _ => return Err(format!("names no host: {FORM}")),
+        };
+        let vhost = match url.path() {
+            "" | "/" => "/".into(),
+            path => {
+                let name = path.strip_prefix('/').unwrap_or(path);
+                if name.contains('/') {
+                    return Err("has a / in its virtual host: write it as %2F".into());
+                }
+                decoded("virtual host", name)?
+            }
+        };
+        let mut heartbeat_s = HEARTBEAT_S;
+        for (name, value) in url.query_pairs() {
+            match name.as_ref() {
+                "heartbeat" => {
+                    heartbeat_s = value
+                        .parse()
+                        .map_err(|_| "heartbeat: expected seconds from 0 to 65535")?;
+                }
+                _ => return Err("has an unknown parameter: expected heartbeat".into()),
+            }
+        }
+        let user = if url.username().is_empty() {
+            "guest".into()
+        } else {
+            decoded("user", url.username())?
+        };
+        let password = url
+            .password()
+            .map_or(Ok("guest".into()), |it| decoded("password", it))?;
+        let port = url.port().unwrap_or(if tls { PORT_TLS } else { PORT });
+        Ok(Self {
+            tls,
+            host,
+            port,
+            user,
+            password,
+            vhost,
+            heartbeat_s,
+        })
+    }
+}
+
+fn decoded(part: &str, text: &str) -> Result<String, String> {
+    percent_decode_str(text)
+        .decode_utf8()
+        .map(Into::into)
+        .map_err(|_| format!("its {part} is not UTF-8 when percent-decoded"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_part_by_part() {
+        let address = |tls, host: &str, port, user: &str, password: &str, vhost: &str, heartbeat_s| Address {
+            tls,
+            host: host.into(),
+            port,
+            user: user.into(),
+            password: password.into(),
+            vhost: vhost.into(),
+            heartbeat_s,
+        };
+        let cases = [
+            ("amqp://h", address(false, "h", 5672, "guest", "guest", "/", 10)),
+            ("amqp://h/", address(false, "h", 5672, "guest", "guest", "/", 10)),
+            ("amqp://u:p@h:1/%2F", address(false, "h", 1, "u", "p", "/", 10)),
+            (
+                "amqp://u:p%40s%2Fs@h/a%2Fb",
+                address(false, "h", 5672, "u", "p@s/s", "a/b", 10),
+            ),
+            (
+                "amqp://u:@h/v?heartbeat=0",
+                address(false, "h", 5672, "u", "guest", "v", 0),
+            ),
+            (
+                "amqp://[::1]:5673",
+                address(false, "::1", 5673, "guest", "guest", "/", 10),
+            ),
+        ];
+        for (text, expected) in cases {
+            let read = Address::parse(text);
+            assert!(read == Ok(expected), "{text}");
+        }
+        if cfg!(feature = "tls") {
+            assert!(Address::parse("amqps://h").is_ok_and(|it| it.tls && it.port == 5671));
+        }
+    }
+
+    #[test]
+    fn errors_never_repeat_the_url() {
+        for bad in [
+            "secret",
+            "http://u:secret@h",
+            "amqp://",
+            "amqp://u:secret@",
+            "amqp://u:secret@h/a/b",
+            "amqp://u:secret@h?frame_max=secret",
+            "amqp://u:secret@h?heartbeat=secret",
+            "amqp://u:secret%ff@h",
+            "amqp://u:secret@h:99999",
+        ] {
+            let reason = Address::parse(bad)
+                .err()
+                .unwrap_or_else(|| panic!("{bad} is accepted"));
+            assert!(!reason.contains("secret"), "{bad}: {reason}");
+        }
+    }
+
+    #[test]
+    fn an_address_shows_no_credentials() {
+        let shown = |text: &str| Address::parse(text).unwrap().to_string();
+        assert_eq!(shown("amqp://u:secret@h:5673/v"), "h:5673/v");
+        assert_eq!(shown("amqp://[::1]/"), "[::1]:5672/");
+    }
+}

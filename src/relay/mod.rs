@@ -1,0 +1,164 @@
+//! The main path: broker first, then claim, publish, settle until nothing is due; again at every beat.
+//!
+//! It orders the effects and logs; what an outcome means is `policy.rs`, how either server is spoken to is
+//! `outbox` and `publisher`.
+
+mod drain;
+mod flight;
+mod health;
+mod stop;
+
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::confirm::Receipt;
+use crate::error::{Error, Kind, Result, Server};
+use crate::event::Tally;
+use crate::outbox::Outbox;
+use crate::publisher::{Session, State};
+
+pub use health::Trouble;
+pub use stop::Stop;
+
+use drain::{Drain, Progress, blocked};
+use health::Health;
+
+/// The longest wait for the broker's goodbye.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// What a tick did.
+#[derive(Debug, Clone)]
+pub struct Tick {
+    /// How many events ended how.
+    pub tally: Tally,
+    /// What ended it early; none when it ended because nothing was due.
+    pub trouble: Option<Trouble>,
+}
+
+/// The relay: one table, one broker.
+#[derive(Debug)]
+pub struct Relay {
+    config: Config,
+    outbox: Outbox,
+    session: Option<Session>,
+    /// Confirms whose claim was lost. They are facts, and are written before anything else is claimed.
+    unwritten: Vec<(i64, Receipt)>,
+    claims: u64,
+    health: Health,
+}
+
+impl Relay {
+    /// A relay that has not spoken to any server yet.
+    pub fn new(config: Config) -> Self {
+        let outbox = Outbox::new(config.database.clone(), config.claim.clone());
+        Self {
+            config,
+            outbox,
+            session: None,
+            unwritten: Vec::new(),
+            claims: 0,
+            health: Health::default(),
+        }
+    }
+
+    /// The table, for looking at it.
+    pub fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Ticks at the fixed rate until `stop` is requested: the first time at once, then at every beat. Beats that a
+    /// long tick missed are skipped. While a server is in trouble it tries again sooner than at the next beat.
+    pub fn run(&mut self, stop: &Stop) -> Tally {
+        let mut total = Tally::default();
+        let mut beat = Instant::now();
+        while !stop.requested() {
+            let tick = self.tick(stop);
+            total += tick.tally;
+            let now = Instant::now();
+            while beat <= now {
+                beat += self.config.interval;
+            }
+            let next = match self.health.retry_after(self.config.interval) {
+                Some(pause) => beat.min(now + pause),
+                None => beat,
+            };
+            stop.wait_until(next);
+        }
+        total
+    }
+
+    /// One tick: drains what is due.
+    pub fn tick(&mut self, stop: &Stop) -> Tick {
+        let mut tally = Tally::default();
+        let mut result = self.drain(stop, &mut tally);
+        // Confirms in hand are worth one more try before this process may end.
+        if let Err(error) = self.write_late(&mut tally) {
+            result = result.and(Err(error));
+        }
+        if tally.claimed > 0 {
+            log::info!("{tally}");
+        }
+        Tick {
+            tally,
+            trouble: self.health.note(result),
+        }
+    }
+
+    /// Ends both servers' sessions in order, within a short time.
+    pub fn close(mut self) {
+        if let Some(session) = self.session.take() {
+            session.close(CLOSE_MAX.min(self.config.grace / 5));
+        }
+    }
+
+    fn drain(&mut self, stop: &Stop, tally: &mut Tally) -> Result<()> {
+        // Nothing is claimed that could not be sent: no attempt is spent on an outage.
+        self.ready_session()?;
+        self.write_late(tally)?;
+        let Some(session) = self.session.as_mut() else {
+            return Err(Error::new(
+                Kind::Internal,
+                "the session that was just opened is gone",
+            ));
+        };
+        let mut drain = Drain {
+            config: &self.config,
+            outbox: &mut self.outbox,
+            session,
+            unwritten: &mut self.unwritten,
+            claims: &mut self.claims,
+            tally: Tally::default(),
+            progress: Progress::new(),
+        };
+        let result = drain.run(stop);
+        *tally += drain.tally;
+        result
+    }
+
+    /// The live session, or a new one. A blocked one is kept, to hear that it no longer is.
+    fn ready_session(&mut self) -> Result<()> {
+        if let Some(session) = self.session.as_mut() {
+            match session.state() {
+                State::Open => return Ok(()),
+                State::Blocked { reason, .. } => {
+                    return Err(Error::new(Kind::Unavailable(Server::Broker), blocked(reason)));
+                }
+                State::Lost(reason) => log::debug!("the broker's connection was lost: {reason}"),
+            }
+        }
+        self.session = None;
+        self.session = Some(Session::open(&self.config.broker)?);
+        Ok(())
+    }
+
+    /// Writes the confirms whose claim was lost. Those whose rows someone else holds are kept for the next time.
+    fn write_late(&mut self, tally: &mut Tally) -> Result<()> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let (written, open) = self.outbox.settle_late(&self.unwritten)?;
+        tally.published += written;
+        self.unwritten = open;
+        Ok(())
+    }
+}
