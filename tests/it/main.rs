@@ -1,1 +1,25 @@
-fn main() {}
+//! Tests against real servers: one binary, one PostgreSQL and one RabbitMQ, each test with a database, queues and
+//! exchanges of its own. Tests that break a server start their own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr
+)]
+
+mod harness;
+mod world;
+
+mod bulk;
+mod commands;
+mod due;
+mod faults;
+mod init;
+mod lifecycle;
+mod outcomes;
+mod payload;
+mod refused;
+mod routing;
+mod visibility;

@@ -1,0 +1,36 @@
+# The one place that knows how this repository is built and tested. `make` alone lists the targets.
+
+.POSIX:
+.PHONY: help prepare build test demo bench install clean
+
+PREFIX ?= /usr/local
+CARGO ?= cargo
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+
+prepare: ## install what is missing on Debian (as root), or say what to install
+	@sh tests/prerequisites.sh
+
+build: ## build the release binary
+	$(CARGO) build --release --locked
+
+test: prepare ## check format and lints, run all tests against real servers, check the documentation
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets --locked -- -D warnings
+	$(CARGO) test --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked
+
+demo: prepare ## show the relay at work on servers of its own
+	$(CARGO) build --release --locked
+	$(CARGO) run --release --example demo --locked
+
+bench: prepare ## measure the relay on servers of its own
+	$(CARGO) bench --bench relay --locked
+
+install: build ## install the binary; PREFIX and DESTDIR say where
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 "$${CARGO_TARGET_DIR:-target}/release/outboxd" "$(DESTDIR)$(PREFIX)/bin/outboxd"
+
+clean: ## remove what was built
+	$(CARGO) clean

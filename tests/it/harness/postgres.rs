@@ -1,0 +1,234 @@
+//! A PostgreSQL server of the tests' own.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::database::{Cluster, Database};
+use super::server::{
+    Failure, Server, find_in_path, free_port, is_root, newest, retry_lost_ports, write_private,
+};
+
+/// PostgreSQL refuses to run as root, so root hands over to the user that the package has made.
+const AS_POSTGRES: &str = "setpriv --reuid postgres --regid postgres --clear-groups";
+
+const READY: &str = "database system is ready to accept connections";
+
+const STOP_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How a server differs from the default one.
+#[derive(Clone, Default)]
+pub struct PostgresOptions {
+    /// Keeps fsync on, as a benchmark needs it. Tests kill processes, not machines, so they go without.
+    pub durable: bool,
+    /// Lines for `postgresql.conf`. In them, `{folder}` stands for the server's private folder.
+    pub config: Vec<String>,
+    /// Lines for `pg_hba.conf`; they come before the line that trusts everyone.
+    pub hba: Vec<String>,
+    /// Files for the private folder, as name and text, such as certificates.
+    pub files: Vec<(String, String)>,
+}
+
+/// A running PostgreSQL server. It ends, and its data is removed, on drop.
+pub struct Postgres {
+    server: Server,
+    binaries: PathBuf,
+    port: u16,
+    cluster: Cluster,
+}
+
+impl Postgres {
+    /// Starts a server.
+    ///
+    /// # Panics
+    /// Panics when the server is not installed or does not start.
+    pub fn start(options: &PostgresOptions) -> Postgres {
+        Postgres::try_start(options, true).unwrap_or_else(|message| panic!("{message}"))
+    }
+
+    pub(super) fn try_start(options: &PostgresOptions, disposable: bool) -> Result<Postgres, String> {
+        let binaries = newest("/usr/lib/postgresql", "", "bin", "postgres")
+            .or_else(|| find_in_path("postgres")?.parent().map(Path::to_owned))
+            .ok_or("the PostgreSQL server is not installed; run: make prepare")?;
+        retry_lost_ports(|| {
+            let mut server = Server::new("PostgreSQL", if is_root() { AS_POSTGRES } else { "" });
+            init(&server, &binaries, options).map_err(Failure::Other)?;
+            let port = free_port();
+            server.start(command(&server, &binaries, port), READY)?;
+            let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+            Ok(Postgres {
+                server,
+                binaries: binaries.clone(),
+                port,
+                cluster: Cluster::new(url, disposable),
+            })
+        })
+    }
+
+    pub(super) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL of a database on this server, for the superuser.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The private folder; it holds the unix socket too.
+    pub fn folder(&self) -> &Path {
+        self.server.folder()
+    }
+
+    pub fn log_path(&self) -> PathBuf {
+        self.server.log_path()
+    }
+
+    /// A new empty database.
+    pub fn database(&self) -> Database {
+        self.cluster.database()
+    }
+
+    /// A new database with what `prepare` has made once for this template name.
+    pub fn database_from(&self, template: &str, prepare: fn(&str)) -> Database {
+        self.cluster.database_from(template, prepare)
+    }
+
+    /// Ends the server as an administrator does (`fast`): sessions are closed, data is written.
+    pub fn stop(&mut self) {
+        self.server.stop("INT", STOP_DEADLINE);
+    }
+
+    /// Ends the server as a crash does, with SIGKILL for all of its processes.
+    pub fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    /// Stops all of the server's processes, so that it holds its connections open but does nothing.
+    pub fn freeze(&self) {
+        self.server.guard().signal_all("STOP");
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&self) {
+        self.server.guard().signal_all("CONT");
+    }
+
+    /// Starts the server again after `stop` or `kill`, with the same port and data. If it runs, it is stopped first.
+    pub fn restart(&mut self) {
+        self.stop();
+        let command = command(&self.server, &self.binaries, self.port);
+        if let Err(Failure::PortLost(message) | Failure::Other(message)) = self.server.start(command, READY) {
+            panic!("{message}");
+        }
+    }
+}
+
+/// Makes the data folder.
+fn init(server: &Server, binaries: &Path, options: &PostgresOptions) -> Result<(), String> {
+    let folder = server.folder();
+    let data = folder.join("data");
+    for (name, text) in &options.files {
+        write_private(&folder.join(name), text).map_err(|error| format!("cannot write {name}: {error}"))?;
+    }
+    if is_root() {
+        run(Command::new("chown")
+            .args(["-R", "postgres:postgres"])
+            .arg(folder))?;
+    }
+    let mut initdb = as_server_user(&binaries.join("initdb"));
+    server.guard().adopt(&mut initdb);
+    initdb
+        .args([
+            "-A",
+            "trust",
+            "-U",
+            "postgres",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C.UTF-8",
+            "-D",
+        ])
+        .arg(&data);
+    run(initdb.current_dir(folder))?;
+
+    let mut config = vec![
+        "listen_addresses = '127.0.0.1'".to_owned(),
+        "unix_socket_directories = '{folder}'".to_owned(),
+        "max_connections = 200".to_owned(),
+        "log_destination = 'stderr'".to_owned(),
+        "logging_collector = off".to_owned(),
+        // The guard recognises the server's children by it.
+        format!("cluster_name = '{}'", server.guard().mark()),
+        // Inside the folder, so that nothing stays in /dev/shm after a crash.
+        "dynamic_shared_memory_type = mmap".to_owned(),
+    ];
+    if !options.durable {
+        config.extend(
+            [
+                "fsync = off",
+                "synchronous_commit = off",
+                "full_page_writes = off",
+            ]
+            .map(String::from),
+        );
+    }
+    config.extend(options.config.iter().cloned());
+    let config = config.join("\n").replace("{folder}", &folder.to_string_lossy());
+    let written = append(&data.join("postgresql.conf"), &config).and_then(|()| {
+        let hba = data.join("pg_hba.conf");
+        let trust = fs::read_to_string(&hba)?;
+        fs::write(&hba, format!("{}\n{trust}", options.hba.join("\n")))
+    });
+    written.map_err(|error| format!("cannot configure PostgreSQL: {error}"))
+}
+
+fn command(server: &Server, binaries: &Path, port: u16) -> Command {
+    let mut command = as_server_user(&binaries.join("postgres"));
+    command
+        .arg("-D")
+        .arg(server.folder().join("data"))
+        .args(["-p", &port.to_string()]);
+    command
+}
+
+/// A command with a clean environment, run by the server's user. Messages are in English, for `READY`.
+fn as_server_user(program: &Path) -> Command {
+    let mut command = if is_root() {
+        let mut words = AS_POSTGRES.split(' ');
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
+    command
+        .env_clear()
+        .env("LC_ALL", "C")
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "{command:?} failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}
+
+fn append(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = fs::OpenOptions::new().append(true).open(path)?;
+    writeln!(file, "{text}")
+}
