@@ -179,9 +179,7 @@ impl Bench {
                 &[&QUEUE, &self.payload, &i64::try_from(EVENTS).unwrap()],
             )
             .unwrap();
-        client
-            .batch_execute("vacuum analyze event_outbox")
-            .unwrap();
+        client.batch_execute("vacuum analyze event_outbox").unwrap();
     }
 
     /// Everything has arrived; the queue is emptied for the next one.

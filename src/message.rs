@@ -61,6 +61,27 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
+/// The routing key of [`Message::probe`]; no queue is meant to have this name.
+const PROBE_KEY: &str = "outboxd.probe";
+
+impl Message {
+    /// A message to nobody: the broker drops it, and tells a connection that has published about its alarms.
+    pub fn probe() -> Self {
+        Self {
+            exchange: String::new(),
+            routing_key: PROBE_KEY.into(),
+            mandatory: false,
+            content_type: route::CONTENT_TYPE.into(),
+            message_id: PROBE_KEY.into(),
+            event_type: PROBE_KEY.into(),
+            timestamp: None,
+            expiration_ms: None,
+            headers: Map::new(),
+            body: Vec::new(),
+        }
+    }
+}
+
 /// The message for an event.
 ///
 /// # Errors

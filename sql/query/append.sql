@@ -6,7 +6,7 @@ insert into {table} (
     ordering_key, headers, exchange, routing_key, expired_at, available_at
 )
 values (
-    $1, $2, {payload_from_text}, 'WAITING', clock_timestamp(), 0,
+    $1, $2, {payload_parameter}, 'WAITING', clock_timestamp(), 0,
     $4, $5::jsonb, $6, $7,
     clock_timestamp() + make_interval(secs => $8),
     clock_timestamp() + make_interval(secs => $9)

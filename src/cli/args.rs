@@ -218,7 +218,10 @@ fn enqueue() -> Command {
             .help("the message's body; - is standard input [{}]"),
     )
     .next_help_heading("Event")
-    .arg(text("event_ordering_key", "ordering-key", "KEY").help("events of one key leave in order"))
+    .arg(
+        text("event_ordering_key", "ordering-key", "KEY")
+            .help("what it belongs to; routing keys can name it"),
+    )
     .arg(text("event_headers", "headers", "JSON").help("an object: the message's headers"))
     .arg(text("event_exchange", "exchange", "NAME").help("where it goes, whatever the routes say"))
     .arg(text("event_routing_key", "routing-key", "KEY").help("its routing key, whatever the routes say"))

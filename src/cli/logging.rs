@@ -6,7 +6,7 @@ use chrono::{SecondsFormat, Utc};
 use env_logger::{Builder, Env};
 use log::LevelFilter;
 
-/// Starts logging: at `info`, at `debug` with `-v`, or as `RUST_LOG` says.
+/// Starts logging: at `info`, at `debug` with `-v` and `trace` with `-vv`, or as `RUST_LOG` says.
 pub(crate) fn start(verbose: u8) {
     let level = if verbose > 0 {
         LevelFilter::Debug

@@ -22,6 +22,7 @@ pub(crate) fn run(config: Config) -> Exit {
         publisher::describe_url(config.broker.url.expose()),
         humantime::format_duration(config.interval),
     );
+    warn_of_short_claims(&config);
     let mut relay = Relay::new(config);
     let total = relay.run(&stop);
     relay.close();
@@ -37,6 +38,8 @@ pub(crate) fn once(config: Config) -> Exit {
     let min_age = humantime::format_duration(config.claim.min_age).to_string();
     let mut relay = Relay::new(config);
     let Tick { tally, trouble } = relay.tick(&stop);
+    let idle = tally.claimed == 0 && trouble.is_none();
+    let trouble = if idle { relay.probe_broker() } else { trouble };
     let backlog = if tally.claimed == 0 && trouble.is_none() {
         relay.outbox().backlog().ok()
     } else {
@@ -66,6 +69,23 @@ fn stop_on_signals(config: &Config) -> Option<Stop> {
             print::error(format_args!("listening for signals failed: {error}"));
             None
         }
+    }
+}
+
+/// A relay that is frozen and wakes up after others have taken its claim over must find its connection to the
+/// broker closed: what it still had in its buffers would otherwise be sent a second time.
+fn warn_of_short_claims(config: &Config) {
+    let idle = config.database.claim_max_idle;
+    match publisher::cut_off(config.broker.url.expose()) {
+        Some(cut_off) if idle >= cut_off => {}
+        Some(cut_off) => log::warn!(
+            "claim_max_idle {idle:?} is below {cut_off:?}, after which the broker closes a silent connection: a relay that \
+             was frozen may send events twice; raise it, or lower heartbeat in AMQP_URL"
+        ),
+        None => log::warn!(
+            "heartbeat=0 in AMQP_URL: the broker never closes a silent connection, and a relay that was frozen may \
+             send events twice"
+        ),
     }
 }
 

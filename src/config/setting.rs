@@ -109,14 +109,6 @@ pub(super) const WINDOW_BYTES: RangeInclusive<usize> = KIB..=64 * MIB;
 pub(super) const PAYLOAD_MAX: RangeInclusive<usize> = KIB..=512 * MIB;
 pub(super) const MAX_FAILURES: RangeInclusive<u32> = 1..=1000;
 
-/// Most bytes of an exchange's name. AMQP allows 255, but RabbitMQ cuts an error that quotes a longer name to
-/// 255 bytes, perhaps inside a character, and such a frame costs the whole connection (seen with 404 and 228
-/// bytes).
-pub(super) const EXCHANGE_MAX: usize = 200;
-
-/// Most bytes of an AMQP short string: a routing key, a content type (AMQP 0-9-1, section 4.2.5.3).
-pub(super) const SHORT_STRING_MAX: usize = 255;
-
 /// Every setting, in the order in which `--help` and the README show them.
 pub const SETTINGS: &[Setting] = &[
     Setting {

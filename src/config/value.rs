@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::setting::{EXCHANGE_MAX, SHORT_STRING_MAX};
+use crate::message::{EXCHANGE_MAX, SHORT_STRING_MAX};
 use crate::route::Template;
 
 /// Most digits in the text of a duration, all its parts together.

@@ -115,7 +115,7 @@ pub(super) fn parse(url: &str) -> std::result::Result<postgres::Config, String> 
         return Err("names no host: expected postgres://user:password@host:port/database".into());
     }
     let odd = |host: &Host| matches!(host, Host::Tcp(name) if name.contains(['@', '/', ':']));
-    if options.get_hosts().iter().any(|host| odd(host)) {
+    if options.get_hosts().iter().any(odd) {
         return Err(
             "a password with @, / or : in it must be percent-encoded (@ is %40, / is %2F, : is %3A)".into(),
         );

@@ -30,7 +30,7 @@ impl PayloadType {
     }
 
     /// The append's third parameter, a text, as a value of the column.
-    pub(super) fn from_text(self) -> &'static str {
+    pub(super) fn parameter(self) -> &'static str {
         match self {
             Self::Text => "$3::text",
             Self::Json => "$3::text::json",

@@ -38,7 +38,7 @@ impl Statements {
         let fill = |text: &str| {
             text.replace("{table}", &table)
                 .replace("{payload_text}", payload.as_text())
-                .replace("{payload_from_text}", payload.from_text())
+                .replace("{payload_parameter}", payload.parameter())
                 .replace("{claim_max_idle_ms}", &claim_max_idle.as_millis().to_string())
         };
         Self {

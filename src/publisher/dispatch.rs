@@ -163,7 +163,7 @@ impl Session {
         self.last_report = Instant::now();
         match report {
             Report::Outcomes(outcomes) => self.note_outcomes(outcomes),
-            Report::Ended(ended) => self.note_end(ended),
+            Report::Ended(ended) => self.note_end(*ended),
         }
     }
 

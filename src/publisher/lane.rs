@@ -35,7 +35,7 @@ pub(super) struct Window {
 #[derive(Debug)]
 pub(super) enum Report {
     Outcomes(Vec<(Key, Outcome)>),
-    Ended(Ended),
+    Ended(Box<Ended>),
 }
 
 /// A lane's last words.
@@ -105,12 +105,12 @@ impl Lane {
             // Closing waits for the broker's answer; the kill switch ends that wait if need be.
             other => other,
         };
-        let _ = self.reports.send(Report::Ended(Ended {
+        let _ = self.reports.send(Report::Ended(Box::new(Ended {
             lane: self.number,
             end,
             in_flight,
             held,
-        }));
+        })));
     }
 }
 

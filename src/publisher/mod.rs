@@ -20,6 +20,8 @@ mod wire;
 pub use dispatch::News;
 pub use session::{BrokerInfo, Session, State};
 
+use std::time::Duration;
+
 use crate::message::{Message, POSSIBLE_DUPLICATE};
 
 /// Which event of which claim a message carries.
@@ -61,6 +63,14 @@ impl Job {
 /// What is wrong with it, without repeating any of it.
 pub fn check_url(text: &str) -> Result<(), String> {
     url::Address::parse(text).map(|_| ())
+}
+
+/// How long the broker keeps a connection whose client has gone silent: it closes it after two missed heartbeats,
+/// which it notices within a third ("Detecting Dead TCP Connections with Heartbeats" in its manual). None when the
+/// URL switches heartbeats off.
+pub fn cut_off(text: &str) -> Option<Duration> {
+    let heartbeat_s = url::Address::parse(text).ok()?.heartbeat_s;
+    (heartbeat_s > 0).then(|| 3 * Duration::from_secs(heartbeat_s.into()))
 }
 
 /// The broker that a URL names, as `host:port/vhost`.

@@ -1,4 +1,4 @@
-//! Whether both servers are usable, and since when not. A change is logged once, not once per try.
+//! Whether both servers are usable, and since when not.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,40 +25,49 @@ pub(super) struct Health {
     failures_in_a_row: u32,
 }
 
+/// What a tick changed in it.
+#[derive(Debug)]
+pub(super) enum Change {
+    None,
+    /// Trouble, where there was none, or another kind of it.
+    Began(Error),
+    /// The same trouble.
+    Goes(Error),
+    /// No trouble any more; what it was, and how long.
+    Ended(Error, Duration),
+}
+
 impl Health {
-    /// Notes how a tick went, and returns its trouble with the time at which it began.
-    pub(super) fn note(&mut self, result: Result<(), Error>) -> Option<Trouble> {
-        match result {
-            Ok(()) => {
-                if let Some(ended) = self.trouble.take() {
-                    let lasted = humantime::format_duration(whole_seconds(ended.first.elapsed()));
-                    log::info!("{} is usable again after {lasted}", subject(ended.error.kind()));
-                }
-                self.failures_in_a_row = 0;
-            }
-            Err(error) => {
-                self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-                let same = self
-                    .trouble
-                    .take()
-                    .filter(|before| before.error.kind() == error.kind());
-                match same {
-                    Some(before) => {
-                        log::debug!("still: {error}");
-                        self.trouble = Some(Trouble { error, ..before });
-                    }
-                    None => {
-                        log::error!("{error}; nothing is claimed and no attempt is spent until that is over");
-                        self.trouble = Some(Trouble {
-                            error,
-                            since: SystemTime::now(),
-                            first: Instant::now(),
-                        });
-                    }
-                }
-            }
+    /// Notes how a tick went.
+    pub(super) fn note(&mut self, result: Result<(), Error>) -> Change {
+        let Err(error) = result else {
+            self.failures_in_a_row = 0;
+            return match self.trouble.take() {
+                Some(ended) => Change::Ended(ended.error, ended.first.elapsed()),
+                None => Change::None,
+            };
+        };
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        if let Some(before) = self
+            .trouble
+            .as_mut()
+            .filter(|before| before.error.kind() == error.kind())
+        {
+            before.error = error.clone();
+            return Change::Goes(error);
         }
-        self.trouble.clone()
+        let (since, first) = (SystemTime::now(), Instant::now());
+        self.trouble = Some(Trouble {
+            error: error.clone(),
+            since,
+            first,
+        });
+        Change::Began(error)
+    }
+
+    /// The trouble there is, if any.
+    pub(super) fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
     }
 
     /// How long to wait before the next try; none without trouble. What does not pass by itself waits for the beat.
@@ -77,16 +86,29 @@ impl Health {
     }
 }
 
+impl Change {
+    /// One line when something changed, none when it is as before.
+    pub(super) fn log(&self) {
+        match self {
+            Self::None => {}
+            Self::Began(error) => {
+                log::error!("{error}; nothing is claimed and no attempt is spent until that is over");
+            }
+            Self::Goes(error) => log::debug!("still: {error}"),
+            Self::Ended(error, lasted) => {
+                let lasted = humantime::format_duration(Duration::from_secs(lasted.as_secs()));
+                log::info!("{} is usable again after {lasted}", subject(error.kind()));
+            }
+        }
+    }
+}
+
 fn subject(kind: Kind) -> String {
     match kind {
         Kind::Unavailable(server) | Kind::Denied(server) => format!("the {server}"),
         Kind::Configuration => format!("the {}", Server::Database),
         Kind::Internal => "the relay".into(),
     }
-}
-
-fn whole_seconds(time: Duration) -> Duration {
-    Duration::from_secs(time.as_secs())
 }
 
 #[cfg(test)]
@@ -99,11 +121,13 @@ mod tests {
         let mut health = Health::default();
         let minute = Duration::from_secs(60);
         assert_eq!(health.retry_after(minute), None);
-        let since = health.note(error()).map(|it| it.since);
+        assert!(matches!(health.note(error()), Change::Began(_)));
+        let since = health.trouble().map(|it| it.since);
         let mut waits = vec![health.retry_after(minute).unwrap()];
         for _ in 0..6 {
+            assert!(matches!(health.note(error()), Change::Goes(_)));
             assert_eq!(
-                health.note(error()).map(|it| it.since),
+                health.trouble().map(|it| it.since),
                 since,
                 "the first time counts"
             );
@@ -113,7 +137,8 @@ mod tests {
             waits.iter().map(Duration::as_millis).collect::<Vec<_>>(),
             [200, 400, 800, 1600, 3200, 5000, 5000]
         );
-        assert!(health.note(Ok(())).is_none());
+        assert!(matches!(health.note(Ok(())), Change::Ended(..)));
+        assert!(health.trouble().is_none());
         assert_eq!(health.retry_after(minute), None);
     }
 

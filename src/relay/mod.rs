@@ -14,17 +14,21 @@ use crate::config::Config;
 use crate::confirm::Receipt;
 use crate::error::{Error, Kind, Result, Server};
 use crate::event::Tally;
+use crate::message::Message;
 use crate::outbox::Outbox;
-use crate::publisher::{Session, State};
+use crate::publisher::{Job, Key, Session, State};
 
 pub use health::Trouble;
 pub use stop::Stop;
 
 use drain::{Drain, Progress, blocked};
-use health::Health;
+use health::{Change, Health};
 
 /// The longest wait for the broker's goodbye.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// How long the answer to a probe is waited for. An alarm is told within milliseconds.
+const PROBE_MAX: Duration = Duration::from_secs(2);
 
 /// What a tick did.
 #[derive(Debug, Clone)]
@@ -72,8 +76,13 @@ impl Relay {
         let mut total = Tally::default();
         let mut beat = Instant::now();
         while !stop.requested() {
-            let tick = self.tick(stop);
-            total += tick.tally;
+            let (tally, change) = self.beat(stop);
+            total += tally;
+            if tally.claimed > 0 {
+                log::info!("{tally}");
+            }
+            // Once per change, not once per try.
+            change.log();
             let now = Instant::now();
             while beat <= now {
                 beat += self.config.interval;
@@ -89,19 +98,33 @@ impl Relay {
 
     /// One tick: drains what is due.
     pub fn tick(&mut self, stop: &Stop) -> Tick {
+        let (tally, _) = self.beat(stop);
+        Tick {
+            tally,
+            trouble: self.health.trouble().cloned(),
+        }
+    }
+
+    fn beat(&mut self, stop: &Stop) -> (Tally, Change) {
         let mut tally = Tally::default();
         let mut result = self.drain(stop, &mut tally);
         // Confirms in hand are worth one more try before this process may end.
         if let Err(error) = self.write_late(&mut tally) {
             result = result.and(Err(error));
         }
-        if tally.claimed > 0 {
-            log::info!("{tally}");
-        }
-        Tick {
-            tally,
-            trouble: self.health.note(result),
-        }
+        (tally, self.health.note(result))
+    }
+
+    /// Whether the broker takes messages, for a run that had none to send: it speaks of an alarm only to those who
+    /// publish, so this publishes a message to nobody. A user who may not do that learns nothing, and no harm is
+    /// done.
+    pub fn probe_broker(&mut self) -> Option<Trouble> {
+        let probed = self.ready_session().and_then(|()| match self.session.as_mut() {
+            Some(session) => probe(session),
+            None => Ok(()),
+        });
+        self.health.note(probed);
+        self.health.trouble().cloned()
     }
 
     /// Ends both servers' sessions in order, within a short time.
@@ -160,5 +183,24 @@ impl Relay {
         tally.published += written;
         self.unwritten = open;
         Ok(())
+    }
+}
+
+fn probe(session: &mut Session) -> Result<()> {
+    // Claims are numbered from 1, so the key is no event's.
+    session.send(vec![Job {
+        key: Key { claim: 0, id: 0 },
+        message: Message::probe(),
+    }]);
+    let deadline = Instant::now() + PROBE_MAX;
+    // Whatever its outcome, the broker has answered by then, or the state says why not.
+    let _ = session.wait(deadline);
+    match session.state() {
+        State::Open => Ok(()),
+        State::Blocked { reason, .. } => Err(Error::new(Kind::Unavailable(Server::Broker), blocked(reason))),
+        State::Lost(reason) => Err(Error::new(
+            Kind::Unavailable(Server::Broker),
+            format!("the broker's connection was lost: {reason}"),
+        )),
     }
 }
