@@ -39,10 +39,7 @@ struct Entry<T> {
 
 impl<T> Default for Ledger<T> {
     fn default() -> Self {
-        Self {
-            last_tag: 0,
-            outstanding: BTreeMap::new(),
-        }
+        Self { last_tag: 0, outstanding: BTreeMap::new() }
     }
 }
 
@@ -50,8 +47,7 @@ impl<T> Ledger<T> {
     /// Notes that `item` is the next message published on the channel.
     pub fn sent(&mut self, item: T) {
         self.last_tag += 1;
-        self.outstanding
-            .insert(self.last_tag, Entry { item, returned: None });
+        self.outstanding.insert(self.last_tag, Entry { item, returned: None });
     }
 
     /// Notes a return. A return carries no tag; `is_it` recognises the message by its id.
@@ -79,18 +75,12 @@ impl<T> Ledger<T> {
 
     /// The verdicts that a nack of `tag` brings. Tags without an outstanding message are passed over.
     pub fn nack(&mut self, tag: u64, multiple: bool) -> Vec<(T, Verdict)> {
-        self.take(tag, multiple)
-            .into_iter()
-            .map(|entry| (entry.item, Verdict::Nacked))
-            .collect()
+        self.take(tag, multiple).into_iter().map(|entry| (entry.item, Verdict::Nacked)).collect()
     }
 
     /// Everything without a verdict, when none can come any more: the channel or its connection ended.
     pub fn abandon(&mut self) -> Vec<T> {
-        std::mem::take(&mut self.outstanding)
-            .into_values()
-            .map(|entry| entry.item)
-            .collect()
+        std::mem::take(&mut self.outstanding).into_values().map(|entry| entry.item).collect()
     }
 
     /// How many messages are without a verdict.
@@ -113,9 +103,7 @@ impl<T> Ledger<T> {
             0 => BTreeMap::new(),
             _ => self.outstanding.split_off(&tag.saturating_add(1)),
         };
-        std::mem::replace(&mut self.outstanding, above)
-            .into_values()
-            .collect()
+        std::mem::replace(&mut self.outstanding, above).into_values().collect()
     }
 }
 
@@ -168,79 +156,21 @@ mod tests {
             ("out of order", 3, &[Ack(3), Ack(1), Ack(2)], "3+ 1+ 2+", 0),
             ("multiple", 5, &[AckUpTo(3)], "1+ 2+ 3+", 2),
             ("multiple after single", 3, &[Ack(2), AckUpTo(3)], "2+ 1+ 3+", 0),
-            (
-                "a nack survives a later multiple ack",
-                5,
-                &[Nack(3), AckUpTo(5)],
-                "3- 1+ 2+ 4+ 5+",
-                0,
-            ),
-            (
-                "an ack survives a later multiple nack",
-                3,
-                &[Ack(1), NackUpTo(3)],
-                "1+ 2- 3-",
-                0,
-            ),
-            (
-                "the first verdict of a tag is final",
-                2,
-                &[Nack(1), Ack(1), Ack(2), Nack(2)],
-                "1- 2+",
-                0,
-            ),
-            (
-                "an unknown tag changes nothing",
-                2,
-                &[Ack(7), Nack(9), Ack(1)],
-                "1+",
-                1,
-            ),
+            ("a nack survives a later multiple ack", 5, &[Nack(3), AckUpTo(5)], "3- 1+ 2+ 4+ 5+", 0),
+            ("an ack survives a later multiple nack", 3, &[Ack(1), NackUpTo(3)], "1+ 2- 3-", 0),
+            ("the first verdict of a tag is final", 2, &[Nack(1), Ack(1), Ack(2), Nack(2)], "1- 2+", 0),
+            ("an unknown tag changes nothing", 2, &[Ack(7), Nack(9), Ack(1)], "1+", 1),
             ("tag 0 alone changes nothing", 2, &[Ack(0)], "", 2),
-            (
-                "multiple with tag 0 is everything so far",
-                2,
-                &[AckUpTo(0)],
-                "1+ 2+",
-                0,
-            ),
+            ("multiple with tag 0 is everything so far", 2, &[AckUpTo(0)], "1+ 2+", 0),
             ("multiple beyond the last tag", 2, &[AckUpTo(99)], "1+ 2+", 0),
             ("multiple of the largest tag", 2, &[AckUpTo(u64::MAX)], "1+ 2+", 0),
-            (
-                "an ack after a return is no confirm",
-                3,
-                &[Returned(2), AckUpTo(3)],
-                "1+ 2r 3+",
-                0,
-            ),
-            (
-                "a nack after a return stays a nack",
-                1,
-                &[Returned(1), Nack(1)],
-                "1-",
-                0,
-            ),
-            (
-                "a return of something else changes nothing",
-                1,
-                &[Returned(9), Ack(1)],
-                "1+",
-                0,
-            ),
-            (
-                "a return after the ack comes too late to matter",
-                1,
-                &[Ack(1), Returned(1)],
-                "1+",
-                0,
-            ),
+            ("an ack after a return is no confirm", 3, &[Returned(2), AckUpTo(3)], "1+ 2r 3+", 0),
+            ("a nack after a return stays a nack", 1, &[Returned(1), Nack(1)], "1-", 0),
+            ("a return of something else changes nothing", 1, &[Returned(9), Ack(1)], "1+", 0),
+            ("a return after the ack comes too late to matter", 1, &[Ack(1), Returned(1)], "1+", 0),
         ];
         for (name, published, steps, expected, left) in cases {
-            assert_eq!(
-                verdicts(*published, steps),
-                ((*expected).to_string(), *left),
-                "{name}"
-            );
+            assert_eq!(verdicts(*published, steps), ((*expected).to_string(), *left), "{name}");
         }
     }
 
@@ -250,12 +180,7 @@ mod tests {
         ledger.sent("twin");
         ledger.sent("twin");
         ledger.returned(|it| *it == "twin", "NO_ROUTE");
-        assert!(
-            ledger
-                .ack(2, true)
-                .iter()
-                .all(|(_, verdict)| matches!(verdict, Verdict::Returned(_)))
-        );
+        assert!(ledger.ack(2, true).iter().all(|(_, verdict)| matches!(verdict, Verdict::Returned(_))));
     }
 
     #[test]

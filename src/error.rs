@@ -51,11 +51,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error of this kind; `what` says in one lower-case line what failed on which object, and why.
     pub(crate) fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Self {
-            kind,
-            what: what.into(),
-            remedy: None,
-        }
+        Self { kind, what: what.into(), remedy: None }
     }
 
     /// Adds what the operator can do.

@@ -101,9 +101,7 @@ impl NewEvent {
         ];
         for (what, text, limit) in limited {
             if let Some(length) = text.map(String::len).filter(|length| *length > limit) {
-                return Err(format!(
-                    "the {what} has {length} bytes, at most {limit} can be sent"
-                ));
+                return Err(format!("the {what} has {length} bytes, at most {limit} can be sent"));
             }
         }
         if self.event_type.is_empty() {

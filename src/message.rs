@@ -93,9 +93,7 @@ pub fn encode(event: &Event, payload: Payload, routing: &Routing) -> Result<Mess
     short("event_type", &event.event_type)?;
     let exchange = match &event.exchange {
         Some(exchange) if exchange.len() > EXCHANGE_MAX => {
-            return Err(Outcome::Invalid(format!(
-                "exchange is over {EXCHANGE_MAX} bytes long"
-            )));
+            return Err(Outcome::Invalid(format!("exchange is over {EXCHANGE_MAX} bytes long")));
         }
         Some(exchange) => exchange.clone(),
         None => destination.exchange.clone(),
@@ -126,30 +124,22 @@ pub fn encode(event: &Event, payload: Payload, routing: &Routing) -> Result<Mess
     let size = content_header_size(&message);
     let limit = FRAME_MAX as usize - FRAME_OVERHEAD;
     if size > limit {
-        return Err(Outcome::Invalid(format!(
-            "headers take {size} bytes, a message's can take {limit}"
-        )));
+        return Err(Outcome::Invalid(format!("headers take {size} bytes, a message's can take {limit}")));
     }
     Ok(message)
 }
 
 fn short(column: &str, text: &str) -> Result<(), Outcome> {
     if text.len() > SHORT_STRING_MAX {
-        return Err(Outcome::Invalid(format!(
-            "{column} is over {SHORT_STRING_MAX} bytes long"
-        )));
+        return Err(Outcome::Invalid(format!("{column} is over {SHORT_STRING_MAX} bytes long")));
     }
     Ok(())
 }
 
 fn filled(template: &route::Template, event: &Event) -> Result<String, Outcome> {
-    let key = template
-        .fill(&event.event_type, event.ordering_key.as_deref())
-        .map_err(|name| {
-            Outcome::Refused(format!(
-                "its route's routing key needs {{{name}}} and the event has none"
-            ))
-        })?;
+    let key = template.fill(&event.event_type, event.ordering_key.as_deref()).map_err(|name| {
+        Outcome::Refused(format!("its route's routing key needs {{{name}}} and the event has none"))
+    })?;
     if key.len() > SHORT_STRING_MAX {
         let length = key.len();
         return Err(Outcome::Refused(format!(
@@ -169,9 +159,7 @@ fn body(payload: Payload, payload_max: usize) -> Result<Vec<u8>, Outcome> {
 }
 
 fn over_payload_max(length: usize, payload_max: usize) -> Outcome {
-    Outcome::Refused(format!(
-        "payload has {length} bytes, payload_max is {payload_max}"
-    ))
+    Outcome::Refused(format!("payload has {length} bytes, payload_max is {payload_max}"))
 }
 
 /// The whole milliseconds left, at least one: an expiration of 0 would mean "drop unless a consumer waits".
@@ -203,15 +191,12 @@ fn headers(stored: &Headers) -> Result<Map<String, Value>, Outcome> {
     for name in ["CC", "BCC"] {
         let routing_keys = |value: &Value| {
             value.as_array().is_some_and(|keys| {
-                keys.iter()
-                    .all(|key| key.as_str().is_some_and(|key| key.len() <= SHORT_STRING_MAX))
+                keys.iter().all(|key| key.as_str().is_some_and(|key| key.len() <= SHORT_STRING_MAX))
             })
         };
         // The broker reads these two as further routing keys, and closes the channel over anything else.
         if headers.get(name).is_some_and(|value| !routing_keys(value)) {
-            return Err(Outcome::Invalid(format!(
-                "header {name} is not an array of routing keys"
-            )));
+            return Err(Outcome::Invalid(format!("header {name} is not an array of routing keys")));
         }
     }
     Ok(headers)
@@ -220,9 +205,7 @@ fn headers(stored: &Headers) -> Result<Map<String, Value>, Outcome> {
 fn check_names(headers: &Map<String, Value>) -> Result<(), Outcome> {
     for (name, value) in headers {
         if name.len() > SHORT_STRING_MAX {
-            return Err(Outcome::Invalid(format!(
-                "a header's name is over {SHORT_STRING_MAX} bytes long"
-            )));
+            return Err(Outcome::Invalid(format!("a header's name is over {SHORT_STRING_MAX} bytes long")));
         }
         check_value(value)?;
     }
@@ -256,10 +239,7 @@ fn content_header_size(message: &Message) -> usize {
 pub const APP_ID: &str = "outboxd";
 
 fn table_size(table: &Map<String, Value>) -> usize {
-    4 + table
-        .iter()
-        .map(|(name, value)| 1 + name.len() + value_size(value))
-        .sum::<usize>()
+    4 + table.iter().map(|(name, value)| 1 + name.len() + value_size(value)).sum::<usize>()
 }
 
 fn value_size(value: &Value) -> usize {
@@ -306,10 +286,8 @@ mod tests {
     }
 
     fn routing() -> Routing {
-        let route = |pattern: &str, destination| Route {
-            event_type: Pattern::parse(pattern).unwrap(),
-            destination,
-        };
+        let route =
+            |pattern: &str, destination| Route { event_type: Pattern::parse(pattern).unwrap(), destination };
         Routing {
             routes: vec![
                 route("keyed.*", to("keys", "{ordering_key}", Unroutable::Fail)),
@@ -325,19 +303,13 @@ mod tests {
     }
 
     fn with_headers(json: &str) -> Event {
-        Event {
-            headers: Headers::Json(json.into()),
-            ..event()
-        }
+        Event { headers: Headers::Json(json.into()), ..event() }
     }
 
     #[test]
     fn an_event_goes_by_its_type_to_the_default_exchange() {
         let message = encoded(&event()).unwrap();
-        assert_eq!(
-            (message.exchange.as_str(), message.routing_key.as_str()),
-            ("", "order.created")
-        );
+        assert_eq!((message.exchange.as_str(), message.routing_key.as_str()), ("", "order.created"));
         assert_eq!(message.content_type, "application/json");
         assert_eq!(message.message_id, "01JD0000000000000000000000");
         assert_eq!(message.timestamp, Some(1_700_000_000));
@@ -354,10 +326,7 @@ mod tests {
             ..event()
         };
         let message = encoded(&event).unwrap();
-        assert_eq!(
-            (message.exchange.as_str(), message.routing_key.as_str()),
-            ("own", "key")
-        );
+        assert_eq!((message.exchange.as_str(), message.routing_key.as_str()), ("own", "key"));
         assert!(!message.mandatory, "what unroutable means stays the route's");
     }
 
@@ -365,26 +334,11 @@ mod tests {
     fn what_amqp_cannot_carry_is_invalid() {
         let long = || "x".repeat(256);
         let cases = [
-            Event {
-                event_id: long(),
-                ..event()
-            },
-            Event {
-                event_type: long(),
-                ..event()
-            },
-            Event {
-                routing_key: Some(long()),
-                ..event()
-            },
-            Event {
-                exchange: Some("x".repeat(EXCHANGE_MAX + 1)),
-                ..event()
-            },
-            Event {
-                headers: Headers::TooLarge(9_999_999),
-                ..event()
-            },
+            Event { event_id: long(), ..event() },
+            Event { event_type: long(), ..event() },
+            Event { routing_key: Some(long()), ..event() },
+            Event { exchange: Some("x".repeat(EXCHANGE_MAX + 1)), ..event() },
+            Event { headers: Headers::TooLarge(9_999_999), ..event() },
             with_headers("[]"),
             with_headers("3"),
             with_headers("{"),
@@ -395,42 +349,22 @@ mod tests {
             with_headers(&format!(r#"{{"a": "{}"}}"#, "x".repeat(131_064))),
         ];
         for event in cases {
-            assert!(
-                matches!(encoded(&event), Err(Outcome::Invalid(_))),
-                "{:.300}",
-                format!("{event:?}")
-            );
+            assert!(matches!(encoded(&event), Err(Outcome::Invalid(_))), "{:.300}", format!("{event:?}"));
         }
-        assert!(matches!(
-            encode(&event(), Payload::Missing, &routing()),
-            Err(Outcome::Invalid(_))
-        ));
+        assert!(matches!(encode(&event(), Payload::Missing, &routing()), Err(Outcome::Invalid(_))));
     }
 
     #[test]
     fn what_the_configuration_decides_is_refused() {
-        let no_key = Event {
-            event_type: "keyed.a".into(),
-            ordering_key: None,
-            ..event()
-        };
-        let long_key = Event {
-            event_type: "keyed.a".into(),
-            ordering_key: Some("x".repeat(256)),
-            ..event()
-        };
+        let no_key = Event { event_type: "keyed.a".into(), ordering_key: None, ..event() };
+        let long_key = Event { event_type: "keyed.a".into(), ordering_key: Some("x".repeat(256)), ..event() };
         for event in [no_key, long_key] {
             assert!(matches!(encoded(&event), Err(Outcome::Refused(_))), "{event:?}");
         }
         for payload in [Payload::Stored(vec![0; 11]), Payload::TooLarge(11)] {
             let outcome = encode(&event(), payload, &routing());
-            let Err(Outcome::Refused(reason)) = outcome else {
-                panic!("{outcome:?}")
-            };
-            assert!(
-                reason.contains("11 bytes") && reason.contains("payload_max is 10"),
-                "{reason}"
-            );
+            let Err(Outcome::Refused(reason)) = outcome else { panic!("{outcome:?}") };
+            assert!(reason.contains("11 bytes") && reason.contains("payload_max is 10"), "{reason}");
         }
     }
 
@@ -451,23 +385,14 @@ mod tests {
     fn headers_keep_their_json_types() {
         let json = r#"{"a":"x","b":1,"c":1.5,"d":true,"e":null,"f":[1],"g":{"h":"i"},"CC":["k"]}"#;
         let message = encoded(&with_headers(json)).unwrap();
-        assert_eq!(
-            Value::Object(message.headers),
-            serde_json::from_str::<Value>(json).unwrap()
-        );
+        assert_eq!(Value::Object(message.headers), serde_json::from_str::<Value>(json).unwrap());
         assert!(encoded(&with_headers("null")).unwrap().headers.is_empty());
     }
 
     #[test]
     fn a_message_that_may_be_a_second_one_says_so() {
-        let event = Event {
-            last_error: Some("unconfirmed x1: connection lost".into()),
-            ..event()
-        };
-        assert_eq!(
-            encoded(&event).unwrap().headers.get(POSSIBLE_DUPLICATE),
-            Some(&Value::Bool(true))
-        );
+        let event = Event { last_error: Some("unconfirmed x1: connection lost".into()), ..event() };
+        assert_eq!(encoded(&event).unwrap().headers.get(POSSIBLE_DUPLICATE), Some(&Value::Bool(true)));
     }
 
     #[test]
@@ -479,10 +404,7 @@ mod tests {
             (Duration::from_millis(u64::from(u32::MAX) + 1), None),
         ];
         for (left, expected) in cases {
-            let event = Event {
-                expires_in: Some(left),
-                ..event()
-            };
+            let event = Event { expires_in: Some(left), ..event() };
             assert_eq!(encoded(&event).unwrap().expiration_ms, expected, "{left:?}");
         }
     }

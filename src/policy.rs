@@ -60,21 +60,10 @@ pub fn settlement(event: &Event, outcome: Outcome, retry: &Retry) -> Settlement 
         Outcome::Busy(reason) => {
             // Back-pressure alone never ends an event: its count stops below the limit.
             let limit = retry.max_failures.saturating_sub(1);
-            let fail_count = event
-                .fail_count
-                .saturating_add(1)
-                .min(limit)
-                .max(event.fail_count);
-            Settlement::Failed {
-                fail_count,
-                backoff: backoff(fail_count, retry),
-                reason,
-            }
+            let fail_count = event.fail_count.saturating_add(1).min(limit).max(event.fail_count);
+            Settlement::Failed { fail_count, backoff: backoff(fail_count, retry), reason }
         }
-        Outcome::Invalid(reason) => Settlement::Dead {
-            fail_count: event.fail_count,
-            reason,
-        },
+        Outcome::Invalid(reason) => Settlement::Dead { fail_count: event.fail_count, reason },
         Outcome::Expired(reason) => Settlement::Expired { reason },
         Outcome::Unknown(reason) => {
             let in_a_row = unconfirmed_in_a_row(event.last_error.as_deref()).saturating_add(1);
@@ -94,26 +83,16 @@ pub fn settlement(event: &Event, outcome: Outcome, retry: &Retry) -> Settlement 
 /// lowered since.
 pub fn end(event: &Event, retry: &Retry) -> Option<Settlement> {
     if event.expires_in == Some(Duration::ZERO) {
-        return Some(Settlement::Expired {
-            reason: "expired_at passed before it was sent".into(),
-        });
+        return Some(Settlement::Expired { reason: "expired_at passed before it was sent".into() });
     }
     if event.over_max_age {
-        return Some(Settlement::Expired {
-            reason: "max_age passed before it was sent".into(),
-        });
+        return Some(Settlement::Expired { reason: "max_age passed before it was sent".into() });
     }
     if event.failed && event.fail_count >= retry.max_failures {
-        let reason = format!(
-            "refused {} times, max_failures is {}",
-            event.fail_count, retry.max_failures
-        );
+        let reason = format!("refused {} times, max_failures is {}", event.fail_count, retry.max_failures);
         // The reason of its last refusal says more than ours.
         let reason = event.last_error.clone().unwrap_or(reason);
-        return Some(Settlement::Dead {
-            fail_count: event.fail_count,
-            reason,
-        });
+        return Some(Settlement::Dead { fail_count: event.fail_count, reason });
     }
     None
 }
@@ -132,21 +111,14 @@ fn refused(fail_count: u32, reason: String, retry: &Retry) -> Settlement {
     if fail_count >= retry.max_failures {
         Settlement::Dead { fail_count, reason }
     } else {
-        Settlement::Failed {
-            fail_count,
-            backoff: backoff(fail_count, retry),
-            reason,
-        }
+        Settlement::Failed { fail_count, backoff: backoff(fail_count, retry), reason }
     }
 }
 
 /// `backoff_base` after the first failure, doubling with each further one up to `backoff_max`.
 fn backoff(failures: u32, retry: &Retry) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
-    retry
-        .backoff_base
-        .saturating_mul(1 << doublings)
-        .min(retry.backoff_max)
+    retry.backoff_base.saturating_mul(1 << doublings).min(retry.backoff_max)
 }
 
 #[cfg(test)]
@@ -181,18 +153,11 @@ mod tests {
 
     fn failed(fail_count: u32, backoff_s: u64) -> Settlement {
         let backoff = Duration::from_secs(backoff_s);
-        Settlement::Failed {
-            fail_count,
-            backoff,
-            reason: "why".into(),
-        }
+        Settlement::Failed { fail_count, backoff, reason: "why".into() }
     }
 
     fn dead(fail_count: u32) -> Settlement {
-        Settlement::Dead {
-            fail_count,
-            reason: "why".into(),
-        }
+        Settlement::Dead { fail_count, reason: "why".into() }
     }
 
     #[test]
@@ -200,47 +165,18 @@ mod tests {
         let why = || "why".to_string();
         let cases = [
             ("first refusal", 0, Outcome::Refused(why()), failed(1, 30)),
-            (
-                "second refusal doubles",
-                1,
-                Outcome::Refused(why()),
-                failed(2, 60),
-            ),
+            ("second refusal doubles", 1, Outcome::Refused(why()), failed(2, 60)),
             ("the last refusal kills", 2, Outcome::Refused(why()), dead(3)),
             ("beyond the limit", 7, Outcome::Refused(why()), dead(8)),
             ("first nack", 0, Outcome::Busy(why()), failed(1, 30)),
-            (
-                "a nack stops below the limit",
-                2,
-                Outcome::Busy(why()),
-                failed(2, 60),
-            ),
-            (
-                "a nack never lowers the count",
-                5,
-                Outcome::Busy(why()),
-                failed(5, 100),
-            ),
-            (
-                "invalid dies at once, uncounted",
-                0,
-                Outcome::Invalid(why()),
-                dead(0),
-            ),
-            (
-                "expired",
-                1,
-                Outcome::Expired(why()),
-                Settlement::Expired { reason: why() },
-            ),
+            ("a nack stops below the limit", 2, Outcome::Busy(why()), failed(2, 60)),
+            ("a nack never lowers the count", 5, Outcome::Busy(why()), failed(5, 100)),
+            ("invalid dies at once, uncounted", 0, Outcome::Invalid(why()), dead(0)),
+            ("expired", 1, Outcome::Expired(why()), Settlement::Expired { reason: why() }),
             ("unsent", 2, Outcome::Unsent, Settlement::Released),
         ];
         for (name, fail_count, outcome, expected) in cases {
-            assert_eq!(
-                settlement(&event(fail_count, None), outcome, &RETRY),
-                expected,
-                "{name}"
-            );
+            assert_eq!(settlement(&event(fail_count, None), outcome, &RETRY), expected, "{name}");
         }
     }
 
@@ -249,27 +185,16 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.sent(());
         let (_, verdict) = ledger.ack(1, false).remove(0);
-        let Verdict::Confirmed(receipt) = verdict else {
-            panic!("{verdict:?}")
-        };
+        let Verdict::Confirmed(receipt) = verdict else { panic!("{verdict:?}") };
         let published = settlement(&event(2, None), Outcome::Confirmed(receipt.clone()), &RETRY);
         assert_eq!(published, Settlement::Published(receipt));
     }
 
     #[test]
     fn a_limit_of_one_leaves_no_second_attempt_to_refusals_but_to_nacks() {
-        let retry = Retry {
-            max_failures: 1,
-            ..RETRY
-        };
-        assert_eq!(
-            settlement(&event(0, None), Outcome::Refused("why".into()), &retry),
-            dead(1)
-        );
-        assert_eq!(
-            settlement(&event(0, None), Outcome::Busy("why".into()), &retry),
-            failed(0, 30)
-        );
+        let retry = Retry { max_failures: 1, ..RETRY };
+        assert_eq!(settlement(&event(0, None), Outcome::Refused("why".into()), &retry), dead(1));
+        assert_eq!(settlement(&event(0, None), Outcome::Busy("why".into()), &retry), failed(0, 30));
     }
 
     #[test]
@@ -277,9 +202,7 @@ mod tests {
         let mut event = event(0, None);
         for (in_a_row, backoff_s) in [(1, None), (2, None), (3, Some(30)), (4, Some(60)), (5, Some(100))] {
             let settled = settlement(&event, Outcome::Unknown("connection lost".into()), &RETRY);
-            let Settlement::Unconfirmed { backoff, reason } = settled else {
-                panic!("{settled:?}")
-            };
+            let Settlement::Unconfirmed { backoff, reason } = settled else { panic!("{settled:?}") };
             assert_eq!(unconfirmed_in_a_row(Some(&reason)), in_a_row);
             assert_eq!(backoff, backoff_s.map(Duration::from_secs), "{in_a_row}");
             event.last_error = Some(reason);
@@ -293,46 +216,24 @@ mod tests {
     fn what_is_over_is_ended_unsent() {
         let sendable = event(2, Some("NO_ROUTE"));
         assert_eq!(end(&sendable, &RETRY), None);
-        let alive = Event {
-            expires_in: Some(Duration::from_millis(1)),
-            ..sendable.clone()
-        };
+        let alive = Event { expires_in: Some(Duration::from_millis(1)), ..sendable.clone() };
         assert_eq!(end(&alive, &RETRY), None);
-        let expired = Event {
-            expires_in: Some(Duration::ZERO),
-            ..sendable.clone()
-        };
+        let expired = Event { expires_in: Some(Duration::ZERO), ..sendable.clone() };
         assert!(matches!(end(&expired, &RETRY), Some(Settlement::Expired { .. })));
-        let old = Event {
-            over_max_age: true,
-            ..sendable.clone()
-        };
+        let old = Event { over_max_age: true, ..sendable.clone() };
         assert!(matches!(end(&old, &RETRY), Some(Settlement::Expired { .. })));
-        let exhausted = Event {
-            fail_count: 3,
-            ..sendable.clone()
-        };
+        let exhausted = Event { fail_count: 3, ..sendable.clone() };
         assert_eq!(
             end(&exhausted, &RETRY),
-            Some(Settlement::Dead {
-                fail_count: 3,
-                reason: "NO_ROUTE".into()
-            })
+            Some(Settlement::Dead { fail_count: 3, reason: "NO_ROUTE".into() })
         );
-        let waiting = Event {
-            fail_count: 3,
-            failed: false,
-            ..sendable
-        };
+        let waiting = Event { fail_count: 3, failed: false, ..sendable };
         assert_eq!(end(&waiting, &RETRY), None);
     }
 
     #[test]
     fn backoff_never_overflows() {
-        let retry = Retry {
-            max_failures: 1000,
-            ..RETRY
-        };
+        let retry = Retry { max_failures: 1000, ..RETRY };
         assert_eq!(backoff(u32::MAX, &retry), retry.backoff_max);
         assert_eq!(backoff(0, &retry), retry.backoff_base);
     }

@@ -140,10 +140,7 @@ impl Template {
             rest = after;
         }
         pieces.push(Piece::Text(rest.into()));
-        if pieces
-            .iter()
-            .any(|piece| matches!(piece, Piece::Text(text) if text.contains('}')))
-        {
+        if pieces.iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains('}'))) {
             return Err("a } without its {".into());
         }
         pieces.retain(|piece| !matches!(piece, Piece::Text(text) if text.is_empty()));
@@ -211,17 +208,12 @@ mod tests {
             event_type: Pattern::parse(pattern).unwrap(),
             destination: to(exchange),
         };
-        let routes = [
-            route("order.created", "first"),
-            route("order.*", "second"),
-            route("order.created", "never"),
-        ];
+        let routes =
+            [route("order.created", "first"), route("order.*", "second"), route("order.created", "never")];
         let fallback = to("fallback");
-        for (event_type, exchange) in [
-            ("order.created", "first"),
-            ("order.paid", "second"),
-            ("user.created", "fallback"),
-        ] {
+        for (event_type, exchange) in
+            [("order.created", "first"), ("order.paid", "second"), ("user.created", "fallback")]
+        {
             assert_eq!(find(&routes, &fallback, event_type).exchange, exchange);
         }
     }
@@ -230,11 +222,7 @@ mod tests {
     fn templates_fill_what_the_event_has() {
         let cases = [
             ("{event_type}", Some("k"), Ok("order.paid")),
-            (
-                "orders.{ordering_key}.{event_type}",
-                Some("k"),
-                Ok("orders.k.order.paid"),
-            ),
+            ("orders.{ordering_key}.{event_type}", Some("k"), Ok("orders.k.order.paid")),
             ("fixed", None, Ok("fixed")),
             ("", None, Ok("")),
             ("{ordering_key}", Some(""), Ok("")),

@@ -1,6 +1,7 @@
 -- Which columns the table has, of which types, and whether its constraints know our statuses.
 -- Parameters: $1 the table's quoted name.
--- No rows when there is no such table. Reads the catalogue only; no lock on the table.
+-- No rows when there is no such table. Reads the catalogue; writing out the constraints takes the weakest lock on
+-- the table, so it waits behind DDL.
 select
     attribute.attname::text,
     format_type(attribute.atttypid, null),

@@ -72,11 +72,7 @@ pub(crate) fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Args, cl
     let missing = || command().error(ErrorKind::MissingSubcommand, "a command is required");
     let (name, matches) = matches.remove_subcommand().ok_or_else(missing)?;
     let action = action(&name, &matches).ok_or_else(missing)?;
-    Ok(Args {
-        action,
-        verbose: matches.get_count("verbose"),
-        matches,
-    })
+    Ok(Args { action, verbose: matches.get_count("verbose"), matches })
 }
 
 /// clap repeats what it could not place. An address among the arguments may hold a password.
@@ -85,11 +81,8 @@ fn without_addresses(mut error: clap::Error) -> clap::Error {
         ContextValue::String(text) => text.contains("://") || text.contains("password"),
         _ => false,
     };
-    let suspects: Vec<ContextKind> = error
-        .context()
-        .filter(|(_, value)| holds_address(value))
-        .map(|(kind, _)| kind)
-        .collect();
+    let suspects: Vec<ContextKind> =
+        error.context().filter(|(_, value)| holds_address(value)).map(|(kind, _)| kind).collect();
     for kind in suspects {
         error.insert(kind, ContextValue::String("(hidden)".into()));
     }
@@ -100,9 +93,7 @@ fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
     let text = |id: &str| matches.get_one::<String>(id).cloned();
     let time = |id: &str| matches.get_one::<Duration>(id).copied();
     Some(match name {
-        "init" => Action::Init {
-            print: matches.get_flag("print"),
-        },
+        "init" => Action::Init { print: matches.get_flag("print") },
         "run" => Action::Run,
         "once" => Action::Once,
         "enqueue" => Action::Enqueue(Enqueue {
@@ -115,9 +106,7 @@ fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
             expires_in: time("event_expires_in"),
             delay: time("event_delay"),
         }),
-        "status" => Action::Status {
-            json: matches.get_flag("json"),
-        },
+        "status" => Action::Status { json: matches.get_flag("json") },
         _ => return None,
     })
 }
@@ -157,25 +146,14 @@ fn command() -> Command {
 fn init() -> Command {
     settings(Command::new("init"), &["database_url", "table", "open_timeout"])
         .about("Create the outbox table, or bring it up to date")
-        .arg(
-            Arg::new("print")
-                .long("print")
-                .action(ArgAction::SetTrue)
-                .help("print the SQL, change nothing"),
-        )
-        .after_help(examples(
-            "outboxd init --print | psql",
-            "outboxd init --table app.event_outbox",
-        ))
+        .arg(Arg::new("print").long("print").action(ArgAction::SetTrue).help("print the SQL, change nothing"))
+        .after_help(examples("outboxd init --print | psql", "outboxd init --table app.event_outbox"))
 }
 
 fn run() -> Command {
-    settings(Command::new("run"), &all())
-        .about("Relay at a fixed rate until SIGTERM or SIGINT")
-        .after_help(examples(
-            "outboxd run --config /etc/outboxd.toml",
-            "outboxd run --interval 5s --min-age 0s",
-        ))
+    settings(Command::new("run"), &all()).about("Relay at a fixed rate until SIGTERM or SIGINT").after_help(
+        examples("outboxd run --config /etc/outboxd.toml", "outboxd run --interval 5s --min-age 0s"),
+    )
 }
 
 fn once() -> Command {
@@ -183,78 +161,53 @@ fn once() -> Command {
     names.retain(|name| *name != "interval");
     settings(Command::new("once"), &names)
         .about("Relay everything that is due, then end: for cron")
-        .after_help(examples(
-            "outboxd once --config /etc/outboxd.toml",
-            "outboxd once -v --min-age 0s",
-        ))
+        .after_help(examples("outboxd once --config /etc/outboxd.toml", "outboxd once -v --min-age 0s"))
 }
 
 fn enqueue() -> Command {
     let text = |id: &'static str, flag: &'static str, value: &'static str| {
-        Arg::new(id)
-            .long(flag)
-            .value_name(value)
-            .allow_hyphen_values(true)
+        Arg::new(id).long(flag).value_name(value).allow_hyphen_values(true)
     };
     let time = |id, flag| text(id, flag, "TIME").value_parser(event_time);
-    settings(
-        Command::new("enqueue"),
-        &["database_url", "table", "open_timeout"],
-    )
-    .about("Append one event")
-    .arg(
-        Arg::new("event_type")
-            .value_name("TYPE")
-            .required(true)
-            .help("the event's type, such as order.paid"),
-    )
-    .arg(
-        Arg::new("payload")
-            .value_name("PAYLOAD")
-            .default_value("{}")
-            .hide_default_value(true)
-            // A number is JSON too.
-            .allow_negative_numbers(true)
-            .help("the message's body; - is standard input [{}]"),
-    )
-    .next_help_heading("Event")
-    .arg(
-        text("event_ordering_key", "ordering-key", "KEY")
-            .help("what it belongs to; routing keys can name it"),
-    )
-    .arg(text("event_headers", "headers", "JSON").help("an object: the message's headers"))
-    .arg(text("event_exchange", "exchange", "NAME").help("where it goes, whatever the routes say"))
-    .arg(text("event_routing_key", "routing-key", "KEY").help("its routing key, whatever the routes say"))
-    .arg(time("event_expires_in", "expires-in").help("it expires if it is not sent by then"))
-    .arg(time("event_delay", "delay").help("it is not due before then"))
-    .after_help(examples(
-        "outboxd enqueue order.paid '{\"order\": 7}' --ordering-key order-7",
-        "outboxd enqueue report.ready - --delay 5m < report.json",
-    ))
+    settings(Command::new("enqueue"), &["database_url", "table", "open_timeout"])
+        .about("Append one event")
+        .arg(
+            Arg::new("event_type")
+                .value_name("TYPE")
+                .required(true)
+                .help("the event's type, such as order.paid"),
+        )
+        .arg(
+            Arg::new("payload")
+                .value_name("PAYLOAD")
+                .default_value("{}")
+                .hide_default_value(true)
+                // A number is JSON too.
+                .allow_negative_numbers(true)
+                .help("the message's body; - is standard input [{}]"),
+        )
+        .next_help_heading("Event")
+        .arg(
+            text("event_ordering_key", "ordering-key", "KEY")
+                .help("what it belongs to; routing keys can name it"),
+        )
+        .arg(text("event_headers", "headers", "JSON").help("an object: the message's headers"))
+        .arg(text("event_exchange", "exchange", "NAME").help("where it goes, whatever the routes say"))
+        .arg(text("event_routing_key", "routing-key", "KEY").help("its routing key, whatever the routes say"))
+        .arg(time("event_expires_in", "expires-in").help("it expires if it is not sent by then"))
+        .arg(time("event_delay", "delay").help("it is not due before then"))
+        .after_help(examples(
+            "outboxd enqueue order.paid '{\"order\": 7}' --ordering-key order-7",
+            "outboxd enqueue report.ready - --delay 5m < report.json",
+        ))
 }
 
 fn status() -> Command {
-    let names = [
-        "database_url",
-        "amqp_url",
-        "table",
-        "open_timeout",
-        "min_age",
-        "max_age",
-        "max_failures",
-    ];
+    let names = ["database_url", "amqp_url", "table", "open_timeout", "min_age", "max_age", "max_failures"];
     settings(Command::new("status"), &names)
         .about("Say what the outbox holds and whether both servers are there")
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("print JSON"),
-        )
-        .after_help(examples(
-            "outboxd status",
-            "outboxd status --json --config /etc/outboxd.toml",
-        ))
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("print JSON"))
+        .after_help(examples("outboxd status", "outboxd status --json --config /etc/outboxd.toml"))
 }
 
 fn all() -> Vec<&'static str> {
@@ -398,11 +351,7 @@ mod tests {
             assert_eq!(parsed(&line).is_ok(), expected, "{line:?}");
         }
         for setting in SETTINGS {
-            assert!(
-                parsed(&["run", &setting.flag(), "-1"]).is_ok(),
-                "{}",
-                setting.name
-            );
+            assert!(parsed(&["run", &setting.flag(), "-1"]).is_ok(), "{}", setting.name);
         }
     }
 
@@ -449,11 +398,7 @@ mod tests {
             let help = parsed(&[name, "--help"]).unwrap_err().to_string();
             assert!(help.lines().count() <= 50, "{help}");
             assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
-            assert_eq!(
-                help.lines().filter(|line| line.starts_with("  outboxd ")).count(),
-                2,
-                "{help}"
-            );
+            assert_eq!(help.lines().filter(|line| line.starts_with("  outboxd ")).count(), 2, "{help}");
         }
     }
 }

@@ -54,10 +54,7 @@ pub(crate) fn enqueue(database: &Database, asked: Enqueue) -> Exit {
 
 fn read_stdin() -> Result<String, String> {
     let mut text = String::new();
-    let length = stdin()
-        .take(STDIN_MAX + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| error.to_string())?;
+    let length = stdin().take(STDIN_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
     if u64::try_from(length).is_ok_and(|length| length > STDIN_MAX) {
         return Err(format!("over {STDIN_MAX} bytes"));
     }

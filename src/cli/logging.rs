@@ -8,11 +8,7 @@ use log::LevelFilter;
 
 /// Starts logging: at `info`, at `debug` with `-v` and `trace` with `-vv`, or as `RUST_LOG` says.
 pub(crate) fn start(verbose: u8) {
-    let level = if verbose > 0 {
-        LevelFilter::Debug
-    } else {
-        LevelFilter::Info
-    };
+    let level = if verbose > 0 { LevelFilter::Debug } else { LevelFilter::Info };
     let logger = Builder::new()
         .filter_level(level)
         // The clients' own lines say nothing that ours do not, and theirs can hold payloads.

@@ -40,11 +40,7 @@ pub(crate) fn once(config: Config) -> Exit {
     let Tick { tally, trouble } = relay.tick(&stop);
     let idle = tally.claimed == 0 && trouble.is_none();
     let trouble = if idle { relay.probe_broker() } else { trouble };
-    let backlog = if tally.claimed == 0 && trouble.is_none() {
-        relay.outbox().backlog().ok()
-    } else {
-        None
-    };
+    let backlog = if tally.claimed == 0 && trouble.is_none() { relay.outbox().backlog().ok() } else { None };
     relay.close();
     match backlog {
         Some(backlog) => print::line(nothing_due(&backlog, &min_age)),
@@ -92,10 +88,7 @@ fn warn_of_short_claims(config: &Config) {
 /// Why nothing was due, and what sends it.
 fn nothing_due(backlog: &Backlog, min_age: &str) -> String {
     let reasons = [
-        (
-            backlog.young,
-            format!("younger than min_age {min_age}: --min-age 0s sends it now"),
-        ),
+        (backlog.young, format!("younger than min_age {min_age}: --min-age 0s sends it now")),
         (backlog.backing_off, "failed and backing off".into()),
         (backlog.scheduled, "scheduled for later".into()),
         (backlog.due, "being sent by another relay".into()),
@@ -113,24 +106,12 @@ mod tests {
 
     #[test]
     fn what_is_not_due_says_why() {
-        let backlog = Backlog {
-            due: 0,
-            young: 1,
-            backing_off: 0,
-            scheduled: 0,
-            oldest_due: None,
-        };
+        let backlog = Backlog { due: 0, young: 1, backing_off: 0, scheduled: 0, oldest_due: None };
         assert_eq!(
             nothing_due(&backlog, "30s"),
             "0 due; 1 younger than min_age 30s: --min-age 0s sends it now"
         );
-        let backlog = Backlog {
-            due: 4,
-            young: 0,
-            backing_off: 2,
-            scheduled: 3,
-            oldest_due: None,
-        };
+        let backlog = Backlog { due: 4, young: 0, backing_off: 2, scheduled: 3, oldest_due: None };
         assert_eq!(
             nothing_due(&backlog, "30s"),
             "0 due; 2 failed and backing off; 3 scheduled for later; 4 being sent by another relay"

@@ -71,10 +71,7 @@ impl Gathered {
             Ok(_) => {}
             Err(Problems(more)) => {
                 let unread = !self.problems.is_empty();
-                self.problems.extend(
-                    more.into_iter()
-                        .filter(|problem| !(unread && problem.is_missing())),
-                );
+                self.problems.extend(more.into_iter().filter(|problem| !(unread && problem.is_missing())));
             }
         }
         Err(Problems(self.problems))
@@ -99,11 +96,7 @@ impl Gathered {
         for setting in SETTINGS {
             // An error means that this command has no such flag.
             if let Ok(Some(value)) = matches.try_get_one::<String>(setting.name) {
-                self.given.push(Given {
-                    name: setting.flag(),
-                    value: value.clone(),
-                    origin: Origin::Flag,
-                });
+                self.given.push(Given { name: setting.flag(), value: value.clone(), origin: Origin::Flag });
             }
         }
     }
@@ -123,15 +116,9 @@ impl Gathered {
             } else if is_ours(&name) {
                 match value.into_string() {
                     Ok(value) => {
-                        self.given.push(Given {
-                            name: name.into(),
-                            value,
-                            origin: Origin::Environment,
-                        });
+                        self.given.push(Given { name: name.into(), value, origin: Origin::Environment });
                     }
-                    Err(_) => self
-                        .problems
-                        .push(Problem::new(name.escape_debug(), "is not UTF-8")),
+                    Err(_) => self.problems.push(Problem::new(name.escape_debug(), "is not UTF-8")),
                 }
             }
         }
@@ -141,9 +128,7 @@ impl Gathered {
     fn add_file(&mut self, given_as: &str, path: &Path) {
         let shown = path.to_string_lossy();
         match read(path) {
-            Err(why) => self
-                .problems
-                .push(Problem::new(format!("{given_as} {shown:?}"), why)),
+            Err(why) => self.problems.push(Problem::new(format!("{given_as} {shown:?}"), why)),
             Ok(text) => match parse_toml(&text, &shown) {
                 Err(Problems(problems)) => self.problems.extend(problems),
                 Ok((given, routes)) => {
@@ -208,17 +193,12 @@ mod tests {
     }
 
     fn matches(line: &[&str]) -> ArgMatches {
-        args::parse(["outboxd"].iter().chain(line).map(OsString::from))
-            .unwrap()
-            .matches
+        args::parse(["outboxd"].iter().chain(line).map(OsString::from)).unwrap().matches
     }
 
     fn environment(variables: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
         let urls = [("DATABASE_URL", "postgres://db/app"), ("AMQP_URL", "amqp://mq")];
-        urls.iter()
-            .chain(variables)
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect()
+        urls.iter().chain(variables).map(|(name, value)| (name.into(), value.into())).collect()
     }
 
     fn read_config(line: &[&str], variables: &[(&str, &str)]) -> Result<Config, String> {
@@ -228,59 +208,31 @@ mod tests {
     #[test]
     fn flags_beat_the_environment_and_that_beats_the_file() {
         let file = Scratch::new("precedence", b"batch_rows = 1\nwindow = 1\nworkers = 1\n");
-        let variables = [
-            ("OUTBOXD_BATCH_ROWS", "2"),
-            ("OUTBOXD_WINDOW", "2"),
-            ("PATH", "/bin"),
-            ("OUTBOX", "x"),
-        ];
+        let variables =
+            [("OUTBOXD_BATCH_ROWS", "2"), ("OUTBOXD_WINDOW", "2"), ("PATH", "/bin"), ("OUTBOX", "x")];
         let config = read_config(&["run", "--config", file.path(), "--batch-rows", "3"], &variables).unwrap();
-        assert_eq!(
-            (
-                config.claim.batch_rows,
-                config.broker.window,
-                config.broker.workers
-            ),
-            (3, 2, 1)
-        );
+        assert_eq!((config.claim.batch_rows, config.broker.window, config.broker.workers), (3, 2, 1));
     }
 
     #[test]
     fn the_file_is_the_one_that_was_named() {
-        let (one, two) = (
-            Scratch::new("one", b"workers = 1"),
-            Scratch::new("two", b"workers = 3"),
-        );
+        let (one, two) = (Scratch::new("one", b"workers = 1"), Scratch::new("two", b"workers = 3"));
         let cases = [
             (&["once"][..], &[][..], 2),
             (&["once"], &[("OUTBOXD_CONFIG", "")], 2),
             (&["once"], &[("OUTBOXD_CONFIG", one.path())], 1),
-            (
-                &["once", "--config", two.path()],
-                &[("OUTBOXD_CONFIG", "/nowhere")],
-                3,
-            ),
-            (
-                &["--config", two.path(), "once"],
-                &[("OUTBOXD_CONFIG", one.path())],
-                3,
-            ),
+            (&["once", "--config", two.path()], &[("OUTBOXD_CONFIG", "/nowhere")], 3),
+            (&["--config", two.path(), "once"], &[("OUTBOXD_CONFIG", one.path())], 3),
         ];
         for (line, variables, workers) in cases {
-            assert_eq!(
-                read_config(line, variables).unwrap().broker.workers,
-                workers,
-                "{line:?}"
-            );
+            assert_eq!(read_config(line, variables).unwrap().broker.workers, workers, "{line:?}");
         }
     }
 
     #[test]
     fn a_file_that_was_named_must_be_readable() {
-        let (latin, large) = (
-            Scratch::new("latin", b"\xe9"),
-            Scratch::new("large", &vec![b'#'; 1024 * 1024 + 1]),
-        );
+        let (latin, large) =
+            (Scratch::new("latin", b"\xe9"), Scratch::new("large", &vec![b'#'; 1024 * 1024 + 1]));
         let cases = [
             ("/nowhere/o.toml", "No such file"),
             ("/", "directory"),
@@ -327,21 +279,14 @@ mod tests {
         assert_eq!(unread.0.len(), 1, "{unread}");
         let missing = database(&matches(&["init"]), none()).unwrap_err();
         assert!(missing.0.iter().all(Problem::is_missing));
-        assert_eq!(
-            table(&matches(&["init", "--print"]), none()).unwrap().name,
-            "event_outbox"
-        );
+        assert_eq!(table(&matches(&["init", "--print"]), none()).unwrap().name, "event_outbox");
     }
 
     #[test]
     fn variables_must_be_text() {
         let variable = |name: &str| (name.into(), OsString::from_vec(b"hunter2\xff".into()));
-        let problems = config(
-            &matches(&["run"]),
-            [variable("AMQP_URL"), variable("HOME")],
-            Needs::Both,
-        )
-        .unwrap_err();
+        let problems =
+            config(&matches(&["run"]), [variable("AMQP_URL"), variable("HOME")], Needs::Both).unwrap_err();
         assert_eq!(problems.to_string(), "AMQP_URL: is not UTF-8");
         let foreign = environment(&[]).into_iter().chain([variable("HOME")]);
         assert!(config(&matches(&["run"]), foreign, Needs::Both).is_ok());
@@ -349,16 +294,8 @@ mod tests {
 
     #[test]
     fn the_event_of_enqueue_is_no_setting() {
-        let line = [
-            "enqueue",
-            "order.paid",
-            "--exchange",
-            "orders",
-            "--routing-key",
-            "{",
-            "--table",
-            "app.events",
-        ];
+        let line =
+            ["enqueue", "order.paid", "--exchange", "orders", "--routing-key", "{", "--table", "app.events"];
         let database = database(&matches(&line), environment(&[])).unwrap();
         assert_eq!(database.table.to_string(), "app.events");
     }

@@ -18,29 +18,25 @@ use super::exit::Exit;
 /// The system refuses a signal handler or a thread.
 pub(crate) fn listen(stop: Stop, grace: Duration) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    thread::Builder::new()
-        .name("outboxd-signals".into())
-        .spawn(move || {
-            let mut signals = signals.forever();
-            let Some(signal) = signals.next() else { return };
-            let name = low_level::signal_name(signal).unwrap_or("a signal");
-            log::info!("{name}: finishing or handing back what is in flight, within {grace:?}");
-            stop.request();
-            let timer = thread::Builder::new()
-                .name("outboxd-grace".into())
-                .spawn(move || {
-                    thread::sleep(grace);
-                    log::error!(
-                        "still not done after the grace of {grace:?}: ending; what was in flight is due again"
-                    );
-                    low_level::exit(i32::from(Exit::Incomplete.code()));
-                });
-            if let Err(error) = timer {
-                log::error!("no thread for the end of the grace: {error}");
-            }
-            if let Some(signal) = signals.next() {
-                low_level::exit(128 + signal);
-            }
-        })?;
+    thread::Builder::new().name("outboxd-signals".into()).spawn(move || {
+        let mut signals = signals.forever();
+        let Some(signal) = signals.next() else { return };
+        let name = low_level::signal_name(signal).unwrap_or("a signal");
+        log::info!("{name}: finishing or handing back what is in flight, within {grace:?}");
+        stop.request();
+        let timer = thread::Builder::new().name("outboxd-grace".into()).spawn(move || {
+            thread::sleep(grace);
+            log::error!(
+                "still not done after the grace of {grace:?}: ending; what was in flight is due again"
+            );
+            low_level::exit(i32::from(Exit::Incomplete.code()));
+        });
+        if let Err(error) = timer {
+            log::error!("no thread for the end of the grace: {error}");
+        }
+        if let Some(signal) = signals.next() {
+            low_level::exit(128 + signal);
+        }
+    })?;
     Ok(())
 }

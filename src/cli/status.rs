@@ -54,22 +54,14 @@ fn look(config: Config) -> Status {
     let broker = publisher::describe_url(config.broker.url.expose());
     let mut outbox = Outbox::new(config.database, config.claim);
     let look = |outbox: &mut Outbox| {
-        Ok(Database {
-            server: outbox.server()?,
-            counts: outbox.counts()?,
-            backlog: outbox.backlog()?,
-        })
+        Ok(Database { server: outbox.server()?, counts: outbox.counts()?, backlog: outbox.backlog()? })
     };
     let seen = Session::open(&config.broker).map(|mut session| {
         let seen = (session.broker(), session.state().clone());
         session.close(CLOSE_MAX);
         seen
     });
-    Status {
-        table,
-        database: (database, look(&mut outbox)),
-        broker: (broker, seen),
-    }
+    Status { table, database: (database, look(&mut outbox)), broker: (broker, seen) }
 }
 
 impl Status {
@@ -77,11 +69,7 @@ impl Status {
         let (database, seen) = &self.database;
         match seen {
             Ok(seen) => {
-                let mode = if seen.server.read_only {
-                    ", takes no writes"
-                } else {
-                    ""
-                };
+                let mode = if seen.server.read_only { ", takes no writes" } else { "" };
                 print::line(format_args!("table     {}", self.table));
                 print::line(format_args!(
                     "database  {database} ok, PostgreSQL {}{mode}",
@@ -112,10 +100,7 @@ impl Status {
                     State::Blocked { reason, .. } => format!("blocks publishers: {reason}"),
                     State::Lost(reason) => format!("closed the connection: {reason}"),
                 };
-                print::line(format_args!(
-                    "broker    {broker} {state}, {} {}",
-                    info.product, info.version
-                ));
+                print::line(format_args!("broker    {broker} {state}, {} {}", info.product, info.version));
             }
             Err(error) => print::line(format_args!("broker    {broker} {error}")),
         }
@@ -148,12 +133,7 @@ impl Status {
         };
         let seen = self.database.1.as_ref().ok();
         let counts: serde_json::Map<_, _> = seen
-            .map(|it| {
-                ordered(&it.counts)
-                    .into_iter()
-                    .map(|(status, count)| (status, json!(count)))
-                    .collect()
-            })
+            .map(|it| ordered(&it.counts).into_iter().map(|(status, count)| (status, json!(count))).collect())
             .unwrap_or_default();
         let backlog = seen.map(|it| &it.backlog);
         json!({
@@ -172,29 +152,20 @@ impl Status {
 
 fn print_backlog(backlog: &Backlog, min_age: &str) {
     let oldest = match backlog.oldest_due {
-        Some(age) => format!(
-            ", the oldest for {}",
-            humantime::format_duration(Duration::from_secs(age.as_secs()))
-        ),
+        Some(age) => {
+            format!(", the oldest for {}", humantime::format_duration(Duration::from_secs(age.as_secs())))
+        }
         None => String::new(),
     };
     print::line(format_args!("due now   {:>10}{oldest}", backlog.due));
-    print::line(format_args!(
-        "too young {:>10} (min_age {min_age})",
-        backlog.young
-    ));
+    print::line(format_args!("too young {:>10} (min_age {min_age})", backlog.young));
     print::line(format_args!("back-off  {:>10}", backlog.backing_off));
     print::line(format_args!("scheduled {:>10}", backlog.scheduled));
 }
 
 /// Every known status, those without events included, then what else the table holds.
 fn ordered(counts: &[StatusCount]) -> Vec<(String, u64)> {
-    let count = |status: &str| {
-        counts
-            .iter()
-            .find(|it| it.status == status)
-            .map_or(0, |it| it.count)
-    };
+    let count = |status: &str| counts.iter().find(|it| it.status == status).map_or(0, |it| it.count);
     let others = counts.iter().filter(|it| !STATUSES.contains(&it.status.as_str()));
     STATUSES
         .iter()

@@ -18,11 +18,7 @@ use super::setting::{RouteKey, Setting};
 /// The place and kind of the first error of syntax, or everything that is no single value where one belongs.
 pub fn parse_toml(text: &str, path: &str) -> Result<(Vec<Given>, Vec<GivenRoute>), Problems> {
     let document = DeTable::parse(text).map_err(|error| Problems(vec![syntax(text, path, &error)]))?;
-    let mut file = File {
-        text,
-        path,
-        problems: Vec::new(),
-    };
+    let mut file = File { text, path, problems: Vec::new() };
     let (mut given, mut routes) = (Vec::new(), Vec::new());
     for (key, value) in file.in_order(document.get_ref()) {
         if key.get_ref() == "route" {
@@ -32,11 +28,7 @@ pub fn parse_toml(text: &str, path: &str) -> Result<(Vec<Given>, Vec<GivenRoute>
         let known = Setting::named(key.get_ref()).is_some();
         given.extend(file.entry(key, value, known, str::to_owned));
     }
-    if file.problems.is_empty() {
-        Ok((given, routes))
-    } else {
-        Err(Problems(file.problems))
-    }
+    if file.problems.is_empty() { Ok((given, routes)) } else { Err(Problems(file.problems)) }
 }
 
 fn syntax(text: &str, path: &str, error: &toml::de::Error) -> Problem {
@@ -46,21 +38,13 @@ fn syntax(text: &str, path: &str, error: &toml::de::Error) -> Problem {
     };
     let before = text.get(..span.start).unwrap_or(text);
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    let subject = format!(
-        "{} line {} column {column}",
-        path.escape_debug(),
-        line(text, &span)
-    );
+    let subject = format!("{} line {} column {column}", path.escape_debug(), line(text, &span));
     Problem::new(subject, error.message())
 }
 
 /// The line that `span` begins in, counted from 1.
 fn line(text: &str, span: &Range<usize>) -> usize {
-    text.bytes()
-        .take(span.start)
-        .filter(|byte| *byte == b'\n')
-        .count()
-        + 1
+    text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
 }
 
 type Key<'d> = Spanned<DeString<'d>>;
@@ -81,10 +65,7 @@ impl<'d> File<'d> {
     }
 
     fn origin(&self, span: &Range<usize>) -> Origin {
-        Origin::File {
-            path: self.path.into(),
-            line: Some(line(self.text, span)),
-        }
+        Origin::File { path: self.path.into(), line: Some(line(self.text, span)) }
     }
 
     /// One key and its value. What is no single value is a problem, or, under an unknown name, left to the
@@ -106,19 +87,12 @@ impl<'d> File<'d> {
             DeValue::Datetime(time) => time.to_string(),
             DeValue::Array(_) | DeValue::Table(_) if known => {
                 let subject = origin.place(&called(name));
-                self.problems.push(Problem::new(
-                    subject,
-                    "expected a single value, not a list or a table",
-                ));
+                self.problems.push(Problem::new(subject, "expected a single value, not a list or a table"));
                 return None;
             }
             DeValue::Array(_) | DeValue::Table(_) => String::new(),
         };
-        Some(Given {
-            name: name.to_string(),
-            value,
-            origin,
-        })
+        Some(Given { name: name.to_string(), value, origin })
     }
 
     fn routes(&mut self, value: &Value<'d>) -> Vec<GivenRoute> {
@@ -141,17 +115,12 @@ impl<'d> File<'d> {
             let known = RouteKey::named(key.get_ref()).is_some();
             self.entry(key, value, known, |name| format!("{name} of route {index}"))
         });
-        GivenRoute {
-            entries: entries.collect(),
-            index,
-            origin: self.origin(span),
-        }
+        GivenRoute { entries: entries.collect(), index, origin: self.origin(span) }
     }
 
     fn no_route(&mut self, span: &Range<usize>) {
         let subject = self.origin(span).place("route");
-        self.problems
-            .push(Problem::new(subject, "expected a table, headed [[route]]"));
+        self.problems.push(Problem::new(subject, "expected a table, headed [[route]]"));
     }
 }
 
@@ -181,10 +150,9 @@ mod tests {
         let found: Vec<_> = given
             .iter()
             .map(|given| match &given.origin {
-                Origin::File {
-                    path,
-                    line: Some(line),
-                } if path == "o.toml" => (given.name.as_str(), given.value.as_str(), *line),
+                Origin::File { path, line: Some(line) } if path == "o.toml" => {
+                    (given.name.as_str(), given.value.as_str(), *line)
+                }
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -197,10 +165,7 @@ mod tests {
         let text = "[[route]]\nexchange = \"a\"\nevent_type = \"x\"\n\n[[route]]\nevent_type = \"y\"\n";
         let (given, routes) = parse_toml(text, "o.toml").unwrap();
         assert_eq!(given, []);
-        let at = |line| Origin::File {
-            path: "o.toml".into(),
-            line: Some(line),
-        };
+        let at = |line| Origin::File { path: "o.toml".into(), line: Some(line) };
         let entry = |name: &str, value: &str, line| Given {
             name: name.into(),
             value: value.into(),
@@ -212,11 +177,7 @@ mod tests {
                 index: 1,
                 origin: at(1),
             },
-            GivenRoute {
-                entries: vec![entry("event_type", "y", 6)],
-                index: 2,
-                origin: at(5),
-            },
+            GivenRoute { entries: vec![entry("event_type", "y", 6)], index: 2, origin: at(5) },
         ];
         assert_eq!(routes, expected);
         let (_, inline) =
@@ -235,10 +196,7 @@ mod tests {
                         interval in o.toml line 3: expected a single value, not a list or a table";
         assert_eq!(shown(&parse_toml(text, "o.toml").unwrap_err()), expected);
         let expected = "route in o.toml line 1: expected a table, headed [[route]]";
-        assert_eq!(
-            shown(&parse_toml("[route]\nexchange = \"x\"", "o.toml").unwrap_err()),
-            expected
-        );
+        assert_eq!(shown(&parse_toml("[route]\nexchange = \"x\"", "o.toml").unwrap_err()), expected);
     }
 
     #[test]
@@ -260,14 +218,8 @@ mod tests {
         for (text, line) in cases {
             let problems = parse_toml(text, "o.toml").unwrap_err();
             let message = shown(&problems);
-            assert!(
-                message.starts_with(&format!("o.toml line {line} column ")),
-                "{message}"
-            );
-            assert!(
-                !message.contains("hunter2") && !message.contains('\n'),
-                "{message}"
-            );
+            assert!(message.starts_with(&format!("o.toml line {line} column ")), "{message}");
+            assert!(!message.contains("hunter2") && !message.contains('\n'), "{message}");
         }
         let nested = "a = ".to_owned() + &"[".repeat(100_000);
         assert!(parse_toml(&nested, "o.toml").is_err());

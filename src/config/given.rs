@@ -54,10 +54,7 @@ impl Origin {
         let what = what.escape_debug();
         match self {
             Self::Code | Self::Flag | Self::Environment => what.to_string(),
-            Self::File {
-                path,
-                line: Some(line),
-            } => format!("{what} in {} line {line}", path.escape_debug()),
+            Self::File { path, line: Some(line) } => format!("{what} in {} line {line}", path.escape_debug()),
             Self::File { path, line: None } => format!("{what} in {}", path.escape_debug()),
         }
     }
@@ -85,17 +82,11 @@ impl Problem {
     /// `subject` is where the problem is, as its author knows it; `why` is what is wrong there. Neither may
     /// hold a secret.
     pub fn new(subject: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self {
-            text: format!("{subject}: {why}"),
-            missing: false,
-        }
+        Self { text: format!("{subject}: {why}"), missing: false }
     }
 
     fn missing(subject: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self {
-            missing: true,
-            ..Self::new(subject, why)
-        }
+        Self { missing: true, ..Self::new(subject, why) }
     }
 
     /// Whether nothing was given where something is needed. Means nothing when a source could not be read.
@@ -137,10 +128,7 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Names that mean nothing are problems from the start.
     pub(super) fn new(given: &'a [Given]) -> Self {
-        let mut reader = Self {
-            given,
-            problems: Vec::new(),
-        };
+        let mut reader = Self { given, problems: Vec::new() };
         for given in given {
             if setting_of(given).is_none() {
                 let near = nearest(&given.name, SETTINGS.iter().map(|setting| setting.name))
@@ -195,10 +183,7 @@ impl<'a> Reader<'a> {
     /// Reports that two settings' values do not go together.
     pub(super) fn disagree(&mut self, name: &str, relation: &str, other: &str) {
         if let (Some(setting), Some(other)) = (Setting::named(name), Setting::named(other)) {
-            self.report(Problem::new(
-                self.describe(setting),
-                format!("{relation} {}", self.describe(other)),
-            ));
+            self.report(Problem::new(self.describe(setting), format!("{relation} {}", self.describe(other))));
         }
     }
 
@@ -229,11 +214,7 @@ impl<'a> Reader<'a> {
         match self.effective(setting.name) {
             Some(given) if setting.secret => given.origin.place(&given.name),
             Some(given) => format!("{} {}", given.origin.place(&given.name), shown(&given.value)),
-            None => format!(
-                "{} {:?} (the default)",
-                setting.name,
-                setting.default.unwrap_or_default()
-            ),
+            None => format!("{} {:?} (the default)", setting.name, setting.default.unwrap_or_default()),
         }
     }
 }
@@ -275,8 +256,7 @@ impl<'r, 'a> Keys<'r, 'a> {
         let entry = self.route.entries.iter().rfind(|entry| entry.name == name);
         let Some(text) = entry.map(|entry| entry.value.as_str()).or(key.default) else {
             let why = format!("missing; expected {}", key.form);
-            self.reader
-                .report(Problem::missing(self.route.place(name, &self.route.origin), why));
+            self.reader.report(Problem::missing(self.route.place(name, &self.route.origin), why));
             return None;
         };
         let why = match parse(text) {
@@ -298,9 +278,7 @@ impl GivenRoute {
 }
 
 fn setting_of(given: &Given) -> Option<&'static Setting> {
-    SETTINGS
-        .iter()
-        .find(|setting| setting.spelled(&given.origin) == given.name)
+    SETTINGS.iter().find(|setting| setting.spelled(&given.origin) == given.name)
 }
 
 fn unknown(subject: String, near: Option<impl fmt::Display>) -> Problem {
@@ -369,11 +347,7 @@ mod tests {
             ("größe", None),
         ];
         for (written, expected) in cases {
-            assert_eq!(
-                nearest(written, SETTINGS.iter().map(|setting| setting.name)),
-                expected,
-                "{written}"
-            );
+            assert_eq!(nearest(written, SETTINGS.iter().map(|setting| setting.name)), expected, "{written}");
         }
     }
 

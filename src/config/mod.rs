@@ -127,11 +127,8 @@ impl Config {
     /// # Errors
     /// What is wrong with the URLs; the URLs themselves are never part of it.
     pub fn new(database_url: &str, amqp_url: &str) -> Result<Self, Problems> {
-        let given = |name: &str, value: &str| Given {
-            name: name.into(),
-            value: value.into(),
-            origin: Origin::Code,
-        };
+        let given =
+            |name: &str, value: &str| Given { name: name.into(), value: value.into(), origin: Origin::Code };
         Self::from_given(
             &[given("database_url", database_url), given("amqp_url", amqp_url)],
             &[],
@@ -201,27 +198,18 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute], needs: Needs) -> 
 fn read_database(reader: &mut Reader<'_>) -> Option<Database> {
     let url = reader.explained("database_url", |text| url(text, outbox::check_url));
     let table = reader.read("table", TableName::parse);
-    let open_timeout = reader.read("open_timeout", |text| {
-        value::duration(text, &setting::OPEN_TIMEOUT)
-    });
-    let claim_max_idle = reader.read("claim_max_idle", |text| {
-        value::duration(text, &setting::CLAIM_MAX_IDLE)
-    });
-    Some(Database {
-        url: url?,
-        table: table?,
-        open_timeout: open_timeout?,
-        claim_max_idle: claim_max_idle?,
-    })
+    let open_timeout = reader.read("open_timeout", |text| value::duration(text, &setting::OPEN_TIMEOUT));
+    let claim_max_idle =
+        reader.read("claim_max_idle", |text| value::duration(text, &setting::CLAIM_MAX_IDLE));
+    Some(Database { url: url?, table: table?, open_timeout: open_timeout?, claim_max_idle: claim_max_idle? })
 }
 
 fn read_claim(reader: &mut Reader<'_>) -> Option<Claim> {
     let batch_rows = reader.read("batch_rows", |text| value::count(text, &setting::BATCH_ROWS));
     let batch_bytes = reader.read("batch_bytes", |text| value::size(text, &setting::BATCH_BYTES));
     let min_age = reader.read("min_age", |text| value::duration(text, &setting::MIN_AGE));
-    let max_age = reader.read("max_age", |text| {
-        value::or_none(text, |text| value::duration(text, &setting::MAX_AGE))
-    });
+    let max_age =
+        reader.read("max_age", |text| value::or_none(text, |text| value::duration(text, &setting::MAX_AGE)));
     if let (Some(min), Some(Some(max))) = (min_age, max_age) {
         if max <= min {
             reader.disagree("max_age", "must be more than", "min_age");
@@ -244,12 +232,9 @@ fn read_broker(reader: &mut Reader<'_>, needs: Needs) -> Option<Broker> {
         Needs::Database if !reader.has("amqp_url") => Some(Secret::default()),
         _ => reader.explained("amqp_url", |text| url(text, publisher::check_url)),
     };
-    let open_timeout = reader.read("open_timeout", |text| {
-        value::duration(text, &setting::OPEN_TIMEOUT)
-    });
-    let publish_timeout = reader.read("publish_timeout", |text| {
-        value::duration(text, &setting::PUBLISH_TIMEOUT)
-    });
+    let open_timeout = reader.read("open_timeout", |text| value::duration(text, &setting::OPEN_TIMEOUT));
+    let publish_timeout =
+        reader.read("publish_timeout", |text| value::duration(text, &setting::PUBLISH_TIMEOUT));
     let workers = reader.read("workers", |text| value::count(text, &setting::WORKERS));
     let window = reader.read("window", |text| value::count(text, &setting::WINDOW));
     let window_bytes = reader.read("window_bytes", |text| value::size(text, &setting::WINDOW_BYTES));
@@ -307,11 +292,7 @@ fn read_retry(reader: &mut Reader<'_>) -> Option<Retry> {
             reader.disagree("backoff_base", "must be at most", "backoff_max");
         }
     }
-    Some(Retry {
-        max_failures: max_failures?,
-        backoff_base: base?,
-        backoff_max: max?,
-    })
+    Some(Retry { max_failures: max_failures?, backoff_base: base?, backoff_max: max? })
 }
 
 fn read_max_failures(reader: &mut Reader<'_>) -> Option<u32> {

@@ -1,3 +1,5 @@
+//! How values are read, resolved and refused, over all sources.
+
 use super::*;
 use crate::route::Template;
 
@@ -5,30 +7,17 @@ const DB: &str = "postgres://u:hunter2@db/app";
 const MQ: &str = "amqp://u:hunter2@mq/%2f";
 
 fn file(line: usize) -> Origin {
-    Origin::File {
-        path: "o.toml".into(),
-        line: Some(line),
-    }
+    Origin::File { path: "o.toml".into(), line: Some(line) }
 }
 
 fn given(origin: &Origin, name: &str, value: &str) -> Given {
-    Given {
-        name: name.into(),
-        value: value.into(),
-        origin: origin.clone(),
-    }
+    Given { name: name.into(), value: value.into(), origin: origin.clone() }
 }
 
 /// Both URLs, and `more`.
 fn with(more: &[(Origin, &str, &str)]) -> Vec<Given> {
-    let urls = [
-        (Origin::Environment, "DATABASE_URL", DB),
-        (Origin::Environment, "AMQP_URL", MQ),
-    ];
-    urls.iter()
-        .chain(more)
-        .map(|(origin, name, value)| given(origin, name, value))
-        .collect()
+    let urls = [(Origin::Environment, "DATABASE_URL", DB), (Origin::Environment, "AMQP_URL", MQ)];
+    urls.iter().chain(more).map(|(origin, name, value)| given(origin, name, value)).collect()
 }
 
 fn read(more: &[(Origin, &str, &str)]) -> Result<Config, String> {
@@ -42,10 +31,7 @@ fn problems(more: &[(Origin, &str, &str)]) -> String {
 #[test]
 fn the_defaults_are_those_of_the_table() {
     let config = Config::new(DB, MQ).unwrap();
-    assert_eq!(
-        (config.database.url.expose(), config.broker.url.expose()),
-        (DB, MQ)
-    );
+    assert_eq!((config.database.url.expose(), config.broker.url.expose()), (DB, MQ));
     let values = [
         ("table", config.database.table.to_string()),
         ("open_timeout", format!("{:?}", config.database.open_timeout)),
@@ -68,19 +54,12 @@ fn the_defaults_are_those_of_the_table() {
         ("backoff_base", format!("{:?}", config.retry.backoff_base)),
     ];
     for (name, value) in values {
-        assert_eq!(
-            Setting::named(name).unwrap().default,
-            Some(value.as_str()),
-            "{name}"
-        );
+        assert_eq!(Setting::named(name).unwrap().default, Some(value.as_str()), "{name}");
     }
     assert_eq!(config.retry.backoff_max, Duration::from_secs(600));
     assert_eq!(config.claim.max_age, None);
     assert_eq!(config.routing.routes, []);
-    assert_eq!(
-        config.routing.fallback.routing_key,
-        Template::parse("{event_type}").unwrap()
-    );
+    assert_eq!(config.routing.fallback.routing_key, Template::parse("{event_type}").unwrap());
     assert_eq!(config.routing.fallback.content_type, "application/json");
     assert_eq!(config.routing.fallback.unroutable, Unroutable::Fail);
 }
@@ -108,17 +87,10 @@ fn the_limits_are_those_of_the_table() {
     ];
     for (name, below, lowest, highest, above) in cases {
         let setting = Setting::named(name).unwrap();
-        assert!(
-            setting.form.contains(&format!("from {lowest} to {highest}")),
-            "{name}: {}",
-            setting.form
-        );
+        assert!(setting.form.contains(&format!("from {lowest} to {highest}")), "{name}: {}", setting.form);
         // Out of the way of the relations between settings.
-        let aside = [
-            (file(1), "min_age", "0s"),
-            (file(2), "backoff_base", "1ms"),
-            (file(3), "backoff_max", "24h"),
-        ];
+        let aside =
+            [(file(1), "min_age", "0s"), (file(2), "backoff_base", "1ms"), (file(3), "backoff_max", "24h")];
         for (value, fits) in [(below, false), (lowest, true), (highest, true), (above, false)] {
             let more = [&aside[..], &[(Origin::Code, name, value)]].concat();
             let expected = format!("{name} {value:?}: expected {}", setting.form);
@@ -126,11 +98,7 @@ fn the_limits_are_those_of_the_table() {
         }
     }
     for setting in SETTINGS.iter().filter(|setting| setting.form.contains(" from ")) {
-        assert!(
-            cases.iter().any(|case| case.0 == setting.name),
-            "{} has limits but no case",
-            setting.name
-        );
+        assert!(cases.iter().any(|case| case.0 == setting.name), "{} has limits but no case", setting.name);
     }
 }
 
@@ -148,15 +116,9 @@ fn the_nearest_origin_wins_and_only_it_is_read() {
         some.reverse();
         assert_eq!(read(&some).unwrap().claim.batch_rows, expected);
     }
-    let hidden = [
-        (Origin::Flag, "--batch-rows", "3"),
-        (file(1), "batch_rows", "many"),
-    ];
+    let hidden = [(Origin::Flag, "--batch-rows", "3"), (file(1), "batch_rows", "many")];
     assert_eq!(read(&hidden).unwrap().claim.batch_rows, 3);
-    let twice = [
-        (Origin::Flag, "--batch-rows", "3"),
-        (Origin::Flag, "--batch-rows", "4"),
-    ];
+    let twice = [(Origin::Flag, "--batch-rows", "3"), (Origin::Flag, "--batch-rows", "4")];
     assert_eq!(read(&twice).unwrap().claim.batch_rows, 4);
 }
 
@@ -165,36 +127,11 @@ fn problems_name_the_place_the_value_and_the_form() {
     let rows = "expected a whole number from 1 to 10000";
     let template = "(accepted: text in which {event_type} and {ordering_key} stand for the event's own)";
     let cases = [
-        (
-            Origin::Flag,
-            "--batch-rows",
-            "0",
-            format!("--batch-rows \"0\": {rows}"),
-        ),
-        (
-            Origin::Environment,
-            "OUTBOXD_BATCH_ROWS",
-            "",
-            format!("OUTBOXD_BATCH_ROWS \"\": {rows}"),
-        ),
-        (
-            file(7),
-            "batch_rows",
-            "a\nb",
-            format!("batch_rows in o.toml line 7 \"a\\nb\": {rows}"),
-        ),
-        (
-            Origin::Code,
-            "batch_rows",
-            MQ,
-            format!("batch_rows (hidden): {rows}"),
-        ),
-        (
-            Origin::Flag,
-            "--routing-key",
-            "{",
-            format!("--routing-key \"{{\": a {{ without its }} {template}"),
-        ),
+        (Origin::Flag, "--batch-rows", "0", format!("--batch-rows \"0\": {rows}")),
+        (Origin::Environment, "OUTBOXD_BATCH_ROWS", "", format!("OUTBOXD_BATCH_ROWS \"\": {rows}")),
+        (file(7), "batch_rows", "a\nb", format!("batch_rows in o.toml line 7 \"a\\nb\": {rows}")),
+        (Origin::Code, "batch_rows", MQ, format!("batch_rows (hidden): {rows}")),
+        (Origin::Flag, "--routing-key", "{", format!("--routing-key \"{{\": a {{ without its }} {template}")),
         // Held by two parts, reported once.
         (
             Origin::Flag,
@@ -202,30 +139,15 @@ fn problems_name_the_place_the_value_and_the_form() {
             "-1",
             "--max-failures \"-1\": expected a whole number from 1 to 1000".into(),
         ),
-        (
-            Origin::Flag,
-            "--batch-row",
-            "5",
-            "--batch-row: unknown; did you mean --batch-rows?".into(),
-        ),
-        (
-            Origin::Flag,
-            "batch_rows",
-            "5",
-            "batch_rows: unknown; did you mean --batch-rows?".into(),
-        ),
+        (Origin::Flag, "--batch-row", "5", "--batch-row: unknown; did you mean --batch-rows?".into()),
+        (Origin::Flag, "batch_rows", "5", "batch_rows: unknown; did you mean --batch-rows?".into()),
         (
             Origin::Environment,
             "OUTBOXD_DATABASE_URL",
             DB,
             "OUTBOXD_DATABASE_URL: unknown; did you mean DATABASE_URL?".into(),
         ),
-        (
-            file(2),
-            "batch-rows",
-            "5",
-            "batch-rows in o.toml line 2: unknown; did you mean batch_rows?".into(),
-        ),
+        (file(2), "batch-rows", "5", "batch-rows in o.toml line 2: unknown; did you mean batch_rows?".into()),
         (file(2), "a\nb", "5", "a\\nb in o.toml line 2: unknown".into()),
     ];
     for (origin, name, value, expected) in cases {
@@ -297,20 +219,11 @@ fn urls_are_needed_checked_and_never_shown() {
     let nothing = Config::from_given(&[], &[], Needs::Both).unwrap_err();
     assert_eq!(nothing.to_string(), missing);
     assert!(nothing.0.iter().all(Problem::is_missing));
-    assert_eq!(
-        Config::from_given(&[], &[], Needs::Database).unwrap_err().0.len(),
-        1
-    );
+    assert_eq!(Config::from_given(&[], &[], Needs::Database).unwrap_err().0.len(), 1);
     assert_eq!(Database::from_given(&[]).unwrap_err().0.len(), 1);
 
     let database = [given(&Origin::Environment, "DATABASE_URL", DB)];
-    assert!(
-        Config::from_given(&database, &[], Needs::Database)
-            .unwrap()
-            .broker
-            .url
-            .is_empty()
-    );
+    assert!(Config::from_given(&database, &[], Needs::Database).unwrap().broker.url.is_empty());
     assert_eq!(Database::from_given(&database).unwrap().url.expose(), DB);
 
     for (database, broker) in [(MQ, DB), ("", " "), ("hunter2", "hunter2")] {
@@ -324,24 +237,15 @@ fn urls_are_needed_checked_and_never_shown() {
 
     let config = Config::new(DB, MQ).unwrap();
     assert!(!format!("{config:?}").contains("hunter2"));
-    assert_eq!(
-        format!("{} {:?}", config.broker.url, config.database.url),
-        "(hidden) (hidden)"
-    );
+    assert_eq!(format!("{} {:?}", config.broker.url, config.database.url), "(hidden) (hidden)");
 }
 
 #[test]
 fn commands_without_a_broker_look_at_their_own_settings_only() {
-    let more = [
-        (Origin::Environment, "OUTBOXD_WORKERS", "none"),
-        (Origin::Flag, "--table", "\"Out.box\""),
-    ];
+    let more = [(Origin::Environment, "OUTBOXD_WORKERS", "none"), (Origin::Flag, "--table", "\"Out.box\"")];
     assert_eq!(Database::from_given(&with(&more)).unwrap().table.name, "Out.box");
     assert_eq!(TableName::from_given(&[]).unwrap().to_string(), "event_outbox");
-    assert_eq!(
-        TableName::from_given(&with(&more)).unwrap().to_string(),
-        "\"Out.box\""
-    );
+    assert_eq!(TableName::from_given(&with(&more)).unwrap().to_string(), "\"Out.box\"");
     let unknown = with(&[(Origin::Environment, "OUTBOXD_WORKER", "2")]);
     assert_eq!(
         Database::from_given(&unknown).unwrap_err().to_string(),
@@ -402,16 +306,9 @@ fn every_setting_has_its_names() {
     ];
     for (name, flag, variable) in cases {
         let setting = Setting::named(name).unwrap();
-        assert_eq!(
-            (setting.flag().as_str(), setting.variable().as_str()),
-            (flag, variable)
-        );
+        assert_eq!((setting.flag().as_str(), setting.variable().as_str()), (flag, variable));
     }
     for (index, setting) in SETTINGS.iter().enumerate() {
-        assert!(
-            SETTINGS[..index].iter().all(|other| other.name != setting.name),
-            "{} twice",
-            setting.name
-        );
+        assert!(SETTINGS[..index].iter().all(|other| other.name != setting.name), "{} twice", setting.name);
     }
 }

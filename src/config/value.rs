@@ -78,9 +78,9 @@ pub(super) fn content_type(text: &str) -> Option<String> {
 pub(super) fn routing_key(text: &str) -> Result<Template, String> {
     let template = Template::parse(text)?;
     match template.fill("", Some("")) {
-        Ok(fixed) if fixed.len() > SHORT_STRING_MAX => Err(format!(
-            "more than {SHORT_STRING_MAX} bytes before anything is filled in"
-        )),
+        Ok(fixed) if fixed.len() > SHORT_STRING_MAX => {
+            Err(format!("more than {SHORT_STRING_MAX} bytes before anything is filled in"))
+        }
         _ => Ok(template),
     }
 }
@@ -155,11 +155,7 @@ impl fmt::Display for TableName {
 }
 
 fn write_part(f: &mut fmt::Formatter<'_>, part: &str) -> fmt::Result {
-    if part.contains(['.', '"']) {
-        write!(f, "\"{}\"", part.replace('"', "\"\""))
-    } else {
-        f.write_str(part)
-    }
+    if part.contains(['.', '"']) { write!(f, "\"{}\"", part.replace('"', "\"\"")) } else { f.write_str(part) }
 }
 
 #[cfg(test)]
@@ -203,11 +199,7 @@ mod tests {
             ("584542046090y 19767615s 1000ms", None),
         ];
         for (text, expected) in cases {
-            assert_eq!(
-                duration(text, &ANY).map(|duration| duration.as_millis()),
-                expected,
-                "{text:?}"
-            );
+            assert_eq!(duration(text, &ANY).map(|duration| duration.as_millis()), expected, "{text:?}");
         }
     }
 
@@ -272,19 +264,10 @@ mod tests {
 
     #[test]
     fn a_limit_may_be_none() {
-        let cases = [
-            ("none", Some(None)),
-            (" none ", Some(None)),
-            ("5", Some(Some(5))),
-            ("None", None),
-            ("", None),
-        ];
+        let cases =
+            [("none", Some(None)), (" none ", Some(None)), ("5", Some(Some(5))), ("None", None), ("", None)];
         for (text, expected) in cases {
-            assert_eq!(
-                or_none(text, |text| count::<u32>(text, &(1..=9))),
-                expected,
-                "{text:?}"
-            );
+            assert_eq!(or_none(text, |text| count::<u32>(text, &(1..=9))), expected, "{text:?}");
         }
     }
 
@@ -299,13 +282,9 @@ mod tests {
             assert_eq!(content_type(text).is_some(), fits, "{text}");
         }
         let (k255, k256) = (c255.clone() + "{event_type}", c256.clone() + "{ordering_key}");
-        for (text, fits) in [
-            ("", true),
-            ("{event_type}", true),
-            (&k255, true),
-            (&k256, false),
-            ("{key}", false),
-        ] {
+        for (text, fits) in
+            [("", true), ("{event_type}", true), (&k255, true), (&k256, false), ("{key}", false)]
+        {
             assert_eq!(routing_key(text).is_ok(), fits, "{text}");
         }
     }
@@ -315,11 +294,7 @@ mod tests {
         let (long, longer) = ("x".repeat(63), "é".repeat(32));
         let cases = [
             ("event_outbox", Some((None, "event_outbox")), "event_outbox"),
-            (
-                "public.event_outbox",
-                Some((Some("public"), "event_outbox")),
-                "public.event_outbox",
-            ),
+            ("public.event_outbox", Some((Some("public"), "event_outbox")), "public.event_outbox"),
             ("MixedCase", Some((None, "MixedCase")), "MixedCase"),
             (r#""plain""#, Some((None, "plain")), "plain"),
             (r#""a.b""#, Some((None, "a.b")), r#""a.b""#),
@@ -330,11 +305,7 @@ mod tests {
             ),
             (r#"app."T""#, Some((Some("app"), "T")), "app.T"),
             (r#"x"; drop table y"#, None, ""),
-            (
-                "x; drop table y",
-                Some((None, "x; drop table y")),
-                "x; drop table y",
-            ),
+            ("x; drop table y", Some((None, "x; drop table y")), "x; drop table y"),
             ("ügly", Some((None, "ügly")), "ügly"),
             (&long, Some((None, &long)), &long),
             (&longer, None, ""), // 64 bytes
@@ -353,9 +324,7 @@ mod tests {
         ];
         for (text, expected, written) in cases {
             let table = TableName::parse(text);
-            let parts = table
-                .as_ref()
-                .map(|table| (table.schema.as_deref(), table.name.as_str()));
+            let parts = table.as_ref().map(|table| (table.schema.as_deref(), table.name.as_str()));
             assert_eq!(parts, expected, "{text:?}");
             if let Some(table) = table {
                 assert_eq!(table.to_string(), written);

@@ -7,7 +7,6 @@ use crate::error::{Error, Kind, Result};
 use crate::event::NewEvent;
 
 use super::Ready;
-use super::session::failure;
 
 /// Writes one event in a transaction of its own.
 ///
@@ -16,10 +15,10 @@ use super::session::failure;
 pub fn append(database: &Database, event: &NewEvent) -> Result<()> {
     let mut ready = Ready::open(database)?;
     let seconds = |time: Option<std::time::Duration>| time.map(|it| it.as_secs_f64());
-    let client = ready.session.client()?;
-    let written = client
-        .execute_typed(
-            &ready.statements.append,
+    let Ready { session, statements } = &mut ready;
+    let written = session.within_limits(&format!("writing an event into {}", database.table), |client| {
+        client.execute_typed(
+            &statements.append,
             &[
                 (&event.event_id, Type::TEXT),
                 (&event.event_type, Type::TEXT),
@@ -32,12 +31,9 @@ pub fn append(database: &Database, event: &NewEvent) -> Result<()> {
                 (&seconds(event.delay), Type::FLOAT8),
             ],
         )
-        .map_err(|error| failure(&format!("writing an event into {}", database.table), &error))?;
+    })?;
     if written != 1 {
-        return Err(Error::new(
-            Kind::Internal,
-            format!("writing an event wrote {written} rows"),
-        ));
+        return Err(Error::new(Kind::Internal, format!("writing an event wrote {written} rows")));
     }
     Ok(())
 }

@@ -17,9 +17,6 @@ impl<'a> FromSql<'a> for StoredBytes {
     }
 
     fn accepts(kind: &Type) -> bool {
-        matches!(
-            *kind,
-            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::JSON | Type::JSONB | Type::BYTEA
-        )
+        matches!(*kind, Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::JSON | Type::JSONB | Type::BYTEA)
     }
 }

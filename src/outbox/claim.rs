@@ -121,23 +121,13 @@ fn claim_on(mut ready: Ready, config: &ClaimConfig, after: i64) -> Result<Claime
                 ],
             )
             .map_err(failed)?;
-        rows.iter()
-            .map(read)
-            .collect::<std::result::Result<Vec<_>, _>>()
-            .map_err(failed)?
+        rows.iter().map(read).collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?
     };
     if events.len() != ids.len() {
         let text = format!("{what} fetched {} of {} locked rows", events.len(), ids.len());
         return Err(Error::new(Kind::Internal, text));
     }
-    Ok(Claimed {
-        claim: Claim {
-            ready,
-            touched: Instant::now(),
-        },
-        events,
-        more_after,
-    })
+    Ok(Claimed { claim: Claim { ready, touched: Instant::now() }, events, more_after })
 }
 
 impl Claim {
@@ -151,17 +141,13 @@ impl Claim {
         }
         self.touched = Instant::now();
         let client = self.ready.session.client()?;
-        client
-            .batch_execute("select")
-            .map_err(|error| failure("keeping a claim alive", &error))
+        client.batch_execute("select").map_err(|error| failure("keeping a claim alive", &error))
     }
 }
 
 pub(super) fn end_transaction(ready: &mut Ready, how: &str) -> Result<()> {
     let client = ready.session.client()?;
-    client
-        .batch_execute(how)
-        .map_err(|error| failure(&format!("the {how} of a claim"), &error))
+    client.batch_execute(how).map_err(|error| failure(&format!("the {how} of a claim"), &error))
 }
 
 /// The ids of the first rows that are within the byte bound together; always the first one.
@@ -172,11 +158,7 @@ fn within(sizes: &[(i64, i64)], config: &ClaimConfig) -> Vec<i64> {
     let mut ids = Vec::with_capacity(sizes.len());
     for (id, size) in sizes {
         let size = usize::try_from(*size).unwrap_or(usize::MAX);
-        let size = if size > config.payload_max.saturating_add(HEADERS_TEXT_MAX) {
-            0
-        } else {
-            size
-        };
+        let size = if size > config.payload_max.saturating_add(HEADERS_TEXT_MAX) { 0 } else { size };
         if size > left && !ids.is_empty() {
             break;
         }
@@ -207,9 +189,7 @@ fn read(row: &Row) -> std::result::Result<(Event, Payload), postgres::Error> {
         headers,
         exchange: row.try_get(6)?,
         routing_key: row.try_get(7)?,
-        created_at: row
-            .try_get::<_, Option<i64>>(8)?
-            .and_then(|seconds| u64::try_from(seconds).ok()),
+        created_at: row.try_get::<_, Option<i64>>(8)?.and_then(|seconds| u64::try_from(seconds).ok()),
         expires_in: row
             .try_get::<_, Option<i64>>(9)?
             .map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))),

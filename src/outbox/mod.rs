@@ -49,11 +49,7 @@ impl std::fmt::Debug for Ready {
 impl Outbox {
     /// An outbox without a session; each is opened when it is needed.
     pub fn new(database: Database, claim: ClaimConfig) -> Self {
-        Self {
-            database,
-            claim,
-            resting: Vec::new(),
-        }
+        Self { database, claim, resting: Vec::new() }
     }
 
     /// The table's name.
@@ -98,7 +94,7 @@ impl Outbox {
 impl Ready {
     fn open(database: &Database) -> Result<Self> {
         let mut session = Session::open(database)?;
-        let payload = shape::complete(session.client()?, &database.table)?;
+        let payload = shape::complete(&mut session, &database.table)?;
         let statements = Statements::new(&database.table, payload, database.claim_max_idle);
         Ok(Self { session, statements })
     }
@@ -114,7 +110,5 @@ pub fn check_url(url: &str) -> std::result::Result<(), String> {
 
 /// The server that a database URL names, as `host:port/database`.
 pub fn describe_url(url: &str) -> String {
-    session::parse(url)
-        .map(|options| session::describe(&options))
-        .unwrap_or_default()
+    session::parse(url).map(|options| session::describe(&options)).unwrap_or_default()
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use postgres::types::Type;
+use postgres::Row;
+use postgres::types::{ToSql, Type};
 
 use crate::error::Result;
 
-use super::Outbox;
 use super::claim::count;
-use super::session::failure;
 use super::sql::SERVER;
+use super::{Outbox, Ready};
 
 /// How many events have one status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,23 +50,11 @@ impl Outbox {
     /// # Errors
     /// The database cannot be reached, refuses, or does not hold the table.
     pub fn counts(&mut self) -> Result<Vec<StatusCount>> {
-        let failed = |error: postgres::Error| failure("counting events", &error);
         self.with_session(|ready| {
-            let rows = ready
-                .session
-                .client()?
-                .query_typed(&ready.statements.counts, &[])
-                .map_err(failed)?;
-            rows.iter()
-                .map(|row| {
-                    let count: i64 = row.try_get(1)?;
-                    Ok(StatusCount {
-                        status: row.try_get(0)?,
-                        count: unsigned(count),
-                    })
-                })
-                .collect::<std::result::Result<_, postgres::Error>>()
-                .map_err(failed)
+            let Ready { session, statements } = ready;
+            session.within_limits("counting events", |client| {
+                client.query_typed(&statements.counts, &[])?.iter().map(status_count).collect()
+            })
         })
     }
 
@@ -75,36 +63,16 @@ impl Outbox {
     /// # Errors
     /// The database cannot be reached, refuses, or does not hold the table.
     pub fn backlog(&mut self) -> Result<Backlog> {
-        let failed = |error: postgres::Error| failure("looking at the backlog", &error);
         let min_age = self.claim.min_age.as_secs_f64();
         let max_age = self.claim.max_age.map(|age| age.as_secs_f64());
         let max_failures = count(self.claim.max_failures);
         self.with_session(|ready| {
-            let row = ready
-                .session
-                .client()?
-                .query_typed_one(
-                    &ready.statements.backlog,
-                    &[
-                        (&min_age, Type::FLOAT8),
-                        (&max_failures, Type::INT4),
-                        (&max_age, Type::FLOAT8),
-                    ],
-                )
-                .map_err(failed)?;
-            let number = |column: usize| row.try_get::<_, i64>(column).map(unsigned);
-            let read = || {
-                Ok(Backlog {
-                    due: number(0)?,
-                    young: number(1)?,
-                    backing_off: number(2)?,
-                    scheduled: number(3)?,
-                    oldest_due: row
-                        .try_get::<_, Option<f64>>(4)?
-                        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-                })
-            };
-            read().map_err(failed)
+            let Ready { session, statements } = ready;
+            session.within_limits("looking at the backlog", |client| {
+                let parameters: &[(&(dyn ToSql + Sync), Type)] =
+                    &[(&min_age, Type::FLOAT8), (&max_failures, Type::INT4), (&max_age, Type::FLOAT8)];
+                backlog(&client.query_typed_one(&statements.backlog, parameters)?)
+            })
         })
     }
 
@@ -113,22 +81,28 @@ impl Outbox {
     /// # Errors
     /// The database cannot be reached, refuses, or does not hold the table.
     pub fn server(&mut self) -> Result<ServerInfo> {
-        let failed = |error: postgres::Error| failure("asking the database about itself", &error);
         self.with_session(|ready| {
-            let row = ready
-                .session
-                .client()?
-                .query_typed_one(SERVER, &[])
-                .map_err(failed)?;
-            let read = || {
-                Ok(ServerInfo {
-                    version: row.try_get(0)?,
-                    read_only: row.try_get(1)?,
-                })
-            };
-            read().map_err(failed)
+            ready.session.within_limits("asking the database about itself", |client| {
+                let row = client.query_typed_one(SERVER, &[])?;
+                Ok(ServerInfo { version: row.try_get(0)?, read_only: row.try_get(1)? })
+            })
         })
     }
+}
+
+fn status_count(row: &Row) -> std::result::Result<StatusCount, postgres::Error> {
+    Ok(StatusCount { status: row.try_get(0)?, count: unsigned(row.try_get(1)?) })
+}
+
+fn backlog(row: &Row) -> std::result::Result<Backlog, postgres::Error> {
+    let oldest_due: Option<f64> = row.try_get(4)?;
+    Ok(Backlog {
+        due: unsigned(row.try_get(0)?),
+        young: unsigned(row.try_get(1)?),
+        backing_off: unsigned(row.try_get(2)?),
+        scheduled: unsigned(row.try_get(3)?),
+        oldest_due: oldest_due.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+    })
 }
 
 fn unsigned(count: i64) -> u64 {

@@ -16,7 +16,8 @@ use crate::error::{Error, Kind, Result, Server};
 use super::session::{Session, failure};
 use super::shape::{self, Shape};
 use super::sql::{
-    INDEX_STATE, INIT_BEGIN, INIT_LOCK, SCHEMA_EXISTS, index_drop, quoted, quoted_index, quoted_table, schema,
+    INDEX_STATE, INIT_BEGIN, INIT_LOCK, SCHEMA_EXISTS, index_drop, quoted, quoted_index, quoted_table,
+    schema, schema_create,
 };
 
 /// How long `init` waits for another one, and for locks on a table in use.
@@ -38,11 +39,7 @@ pub enum Initialised {
 
 /// The SQL that `init` would apply to a database without the table.
 pub fn schema_sql(table: &TableName) -> String {
-    let create_schema = match &table.schema {
-        Some(schema) => format!("create schema if not exists {};\n\n", quoted(schema)),
-        None => String::new(),
-    };
-    create_schema + &schema(table, false)
+    schema_create(table) + &schema(table, false)
 }
 
 /// Creates the table, or completes it.
@@ -53,21 +50,16 @@ pub fn schema_sql(table: &TableName) -> String {
 pub fn init(database: &Database) -> Result<Initialised> {
     let table = &database.table;
     let mut session = Session::open(database)?;
-    let client = session.client()?;
     let started = Instant::now();
-    lock_out_other_inits(client, table, started)?;
-    client
-        .batch_execute(INIT_BEGIN)
-        .map_err(|error| failure("preparing init", &error))?;
+    lock_out_other_inits(session.client()?, table, started)?;
+    session.client()?.batch_execute(INIT_BEGIN).map_err(|error| failure("preparing init", &error))?;
 
-    let done = match shape::read(client, table)? {
+    let shape = shape::read(&mut session, table)?;
+    let client = session.client()?;
+    let done = match shape {
         Shape::Foreign(reasons) => return Err(shape::foreign(table, &reasons)),
         Shape::Missing => {
-            let sql = if schema_exists(client, table)? {
-                schema(table, false)
-            } else {
-                schema_sql(table)
-            };
+            let sql = if schema_exists(client, table)? { schema(table, false) } else { schema_sql(table) };
             patiently(client, &format!("begin;\n{sql}\ncommit"), table, started)?;
             Initialised::Created
         }
@@ -84,14 +76,10 @@ pub fn init(database: &Database) -> Result<Initialised> {
             Initialised::Completed
         }
     };
-    shape::complete(client, table)?;
-    if !index_is_usable(client, table)? {
-        let index = quoted_index(table);
-        return Err(Error::new(
-            Kind::Configuration,
-            format!("{index} exists and is not the index of table {table}"),
-        )
-        .with_remedy("rename it, then run: outboxd init"));
+    shape::complete(&mut session, table)?;
+    if !index_is_usable(session.client()?, table)? {
+        let what = format!("{} exists and is not the index of table {table}", quoted_index(table));
+        return Err(Error::new(Kind::Configuration, what).with_remedy("rename it, then run: outboxd init"));
     }
     Ok(done)
 }
@@ -109,10 +97,7 @@ fn lock_out_other_inits(client: &mut Client, table: &TableName, started: Instant
         let row = client
             .query_typed_one(INIT_LOCK, &[(&name, Type::TEXT)])
             .map_err(|error| failure("waiting for other inits", &error))?;
-        if row
-            .try_get(0)
-            .map_err(|error| failure("waiting for other inits", &error))?
-        {
+        if row.try_get(0).map_err(|error| failure("waiting for other inits", &error))? {
             return Ok(());
         }
         if started.elapsed() > PATIENCE {
@@ -134,9 +119,7 @@ fn patiently(client: &mut Client, sql: &str, table: &TableName, started: Instant
             return Err(error);
         }
         // The failed attempt may have left its transaction open.
-        client
-            .batch_execute("rollback")
-            .map_err(|error| failure("init", &error))?;
+        client.batch_execute("rollback").map_err(|error| failure("init", &error))?;
         thread::sleep(PAUSE);
     }
 }
@@ -144,9 +127,8 @@ fn patiently(client: &mut Client, sql: &str, table: &TableName, started: Instant
 /// An index whose concurrent build was interrupted stays behind, unusable: it makes room for a new one.
 fn build_index(client: &mut Client, create: &str, table: &TableName, started: Instant) -> Result<()> {
     loop {
-        let built = client
-            .batch_execute(create)
-            .map_err(|error| failure(&format!("init of table {table}"), &error));
+        let built =
+            client.batch_execute(create).map_err(|error| failure(&format!("init of table {table}"), &error));
         match built {
             Ok(()) if index_state(client, table)? != Some((true, false)) => return Ok(()),
             Err(error) if !error.is_transient() || client.is_closed() || started.elapsed() > PATIENCE => {
@@ -168,9 +150,7 @@ fn schema_exists(client: &mut Client, table: &TableName) -> Result<bool> {
         return Ok(true);
     };
     let failed = |error: postgres::Error| failure("looking for the schema", &error);
-    let row = client
-        .query_typed_one(SCHEMA_EXISTS, &[(&quoted(schema), Type::TEXT)])
-        .map_err(failed)?;
+    let row = client.query_typed_one(SCHEMA_EXISTS, &[(&quoted(schema), Type::TEXT)]).map_err(failed)?;
     row.try_get(0).map_err(failed)
 }
 
@@ -182,9 +162,8 @@ fn index_is_usable(client: &mut Client, table: &TableName) -> Result<bool> {
 fn index_state(client: &mut Client, table: &TableName) -> Result<Option<(bool, bool)>> {
     let failed = |error: postgres::Error| failure("looking at the index", &error);
     let (index, table) = (quoted_index(table), quoted_table(table));
-    let rows = client
-        .query_typed(INDEX_STATE, &[(&index, Type::TEXT), (&table, Type::TEXT)])
-        .map_err(failed)?;
+    let rows =
+        client.query_typed(INDEX_STATE, &[(&index, Type::TEXT), (&table, Type::TEXT)]).map_err(failed)?;
     let read = |row: &postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?));
     rows.first().map(read).transpose().map_err(failed)
 }

@@ -13,6 +13,8 @@ use postgres::{Client, NoTls};
 use crate::config::Database;
 use crate::error::{Error, Kind, Result, Server};
 
+use super::sql::LIMITS_BEGIN;
+
 /// How the session appears in `pg_stat_activity`, unless the URL says otherwise.
 const APPLICATION_NAME: &str = "outboxd";
 
@@ -58,10 +60,7 @@ impl Session {
             .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
         match receiver.recv_timeout(database.open_timeout) {
             Ok(Ok(client)) => Ok(Self { client: Some(client) }),
-            Ok(Err(error)) => Err(failure(
-                &format!("opening a session on database {server}"),
-                &error,
-            )),
+            Ok(Err(error)) => Err(failure(&format!("opening a session on database {server}"), &error)),
             Err(RecvTimeoutError::Timeout) => Err(Error::new(
                 Kind::Unavailable(Server::Database),
                 format!(
@@ -76,14 +75,30 @@ impl Session {
         }
     }
 
+    /// Does `work` in a transaction of its own, within time limits.
+    ///
+    /// # Errors
+    /// `what`, and why the database did not do it. The session is not worth keeping then: it may be in the middle of
+    /// the transaction.
+    pub(super) fn within_limits<T>(
+        &mut self,
+        what: &str,
+        work: impl FnOnce(&mut Client) -> std::result::Result<T, postgres::Error>,
+    ) -> Result<T> {
+        let client = self.client()?;
+        client
+            .batch_execute(LIMITS_BEGIN)
+            .and_then(|()| work(client))
+            .and_then(|done| client.batch_execute("commit").map(|()| done))
+            .map_err(|error| failure(what, &error))
+    }
+
     /// The client.
     ///
     /// # Errors
     /// Never in practice: only a dropped session has none.
     pub(super) fn client(&mut self) -> Result<&mut Client> {
-        self.client
-            .as_mut()
-            .ok_or_else(|| Error::new(Kind::Internal, "the database session is gone"))
+        self.client.as_mut().ok_or_else(|| Error::new(Kind::Internal, "the database session is gone"))
     }
 }
 
@@ -91,9 +106,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         if let Some(client) = self.client.take() {
             // If no thread can be had, the closure and the client in it are dropped here: the lesser evil.
-            let _ = thread::Builder::new()
-                .name("outboxd-db-close".into())
-                .spawn(move || drop(client));
+            let _ = thread::Builder::new().name("outboxd-db-close".into()).spawn(move || drop(client));
         }
     }
 }
@@ -105,10 +118,7 @@ impl Drop for Session {
 pub(super) fn parse(url: &str) -> std::result::Result<postgres::Config, String> {
     let options = postgres::Config::from_str(url).map_err(|error| {
         // The source names an option or a position, never a value.
-        let reason = error
-            .source()
-            .map(|source| format!(" ({source})"))
-            .unwrap_or_default();
+        let reason = error.source().map(|source| format!(" ({source})")).unwrap_or_default();
         format!("expected postgres://user:password@host:port/database{reason}")
     })?;
     if options.get_hosts().is_empty() {
@@ -117,7 +127,7 @@ pub(super) fn parse(url: &str) -> std::result::Result<postgres::Config, String> 
     let odd = |host: &Host| matches!(host, Host::Tcp(name) if name.contains(['@', '/', ':']));
     if options.get_hosts().iter().any(odd) {
         return Err(
-            "a password with @, / or : in it must be percent-encoded (@ is %40, / is %2F, : is %3A)".into(),
+            "a password with @, / or : in it must be percent-encoded (@ is %40, / is %2F, : is %3A)".into()
         );
     }
     if cfg!(not(feature = "tls")) && options.get_ssl_mode() == SslMode::Require {
@@ -179,11 +189,7 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
         }
         // Without a SQLSTATE it is the connection, or a value that we could not read.
         let is_conversion = reason.contains("deserializing") || reason.contains("serializing parameter");
-        let kind = if is_conversion {
-            Kind::Internal
-        } else {
-            Kind::Unavailable(Server::Database)
-        };
+        let kind = if is_conversion { Kind::Internal } else { Kind::Unavailable(Server::Database) };
         return Error::new(kind, format!("{what} failed: {reason}"));
     };
     let text = format!("{what} failed: {} (SQLSTATE {})", db.message(), db.code().code());

@@ -1,5 +1,6 @@
 //! Settling: what became of a claim's events is written in bulk, and the claim ends with the commit.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use postgres::types::{ToSql, Type};
@@ -12,7 +13,7 @@ use crate::policy::Settlement;
 use super::claim::{count, end_transaction};
 use super::session::{Session, failure};
 use super::sql::Statements;
-use super::{Claim, Outbox};
+use super::{Claim, Outbox, Ready};
 
 /// What a settle wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +63,7 @@ impl Outbox {
                 self.resting.push(claim.ready);
                 Ok(Settled { tally })
             }
-            Err(error) => Err(LostClaim {
-                error,
-                confirmed: batches.published,
-            }),
+            Err(error) => Err(LostClaim { error, confirmed: batches.published }),
         }
     }
 
@@ -78,28 +76,16 @@ impl Outbox {
     /// The database cannot be reached; all are unwritten still.
     pub fn settle_late(&mut self, confirmed: &[(i64, Receipt)]) -> Result<(u64, Vec<(i64, Receipt)>)> {
         let ids: Vec<i64> = confirmed.iter().map(|(id, _)| *id).collect();
-        let failed = |error: postgres::Error| failure("writing late confirms", &error);
         let (written, open) = self.with_session(|ready| {
-            let client = ready.session.client()?;
-            let settle = &ready.statements.settle_late;
-            let written = client
-                .execute_typed(settle, &[(&ids, Type::INT8_ARRAY)])
-                .map_err(failed)?;
-            let unfinished = &ready.statements.unfinished;
-            let rows = client
-                .query_typed(unfinished, &[(&ids, Type::INT8_ARRAY)])
-                .map_err(failed)?;
-            let open = rows
-                .iter()
-                .map(|row| row.try_get(0))
-                .collect::<std::result::Result<Vec<i64>, _>>();
-            Ok((written, open.map_err(failed)?))
+            let Ready { session, statements } = ready;
+            session.within_limits("writing late confirms", |client| {
+                let written = client.execute_typed(&statements.settle_late, &[(&ids, Type::INT8_ARRAY)])?;
+                let rows = client.query_typed(&statements.unfinished, &[(&ids, Type::INT8_ARRAY)])?;
+                let open = rows.iter().map(|row| row.try_get(0));
+                Ok((written, open.collect::<std::result::Result<HashSet<i64>, _>>()?))
+            })
         })?;
-        let open = confirmed
-            .iter()
-            .filter(|(id, _)| open.contains(id))
-            .cloned()
-            .collect();
+        let open = confirmed.iter().filter(|(id, _)| open.contains(id)).cloned().collect();
         Ok((written, open))
     }
 }
@@ -112,11 +98,7 @@ impl Batches {
         for (id, settlement) in settlements {
             match settlement {
                 Settlement::Published(receipt) => batches.published.push((id, receipt)),
-                Settlement::Failed {
-                    fail_count,
-                    backoff,
-                    reason,
-                } => {
+                Settlement::Failed { fail_count, backoff, reason } => {
                     let (ids, counts, backoffs, reasons) = &mut batches.failed;
                     ids.push(id);
                     counts.push(count(fail_count));
@@ -149,36 +131,24 @@ impl Batches {
 
 /// A text that a column takes: PostgreSQL stores no NUL.
 fn storable(reason: String) -> String {
-    if reason.contains('\0') {
-        reason.replace('\0', "\u{FFFD}")
-    } else {
-        reason
-    }
+    if reason.contains('\0') { reason.replace('\0', "\u{FFFD}") } else { reason }
 }
 
 /// Counts what was written. Fewer rows than asked for means that someone deleted or finished them meanwhile.
 fn write(session: &mut Session, statements: &Statements, batches: &Batches) -> Result<Tally> {
-    let mut tally = Tally {
-        released: batches.released,
-        ..Tally::default()
-    };
+    let mut tally = Tally { released: batches.released, ..Tally::default() };
     let mut update = |sql: &str, asked: usize, parameters: &[(&(dyn ToSql + Sync), Type)]| -> Result<u64> {
         if asked == 0 {
             return Ok(0);
         }
         let client = session.client()?;
-        let written = client
-            .execute_typed(sql, parameters)
-            .map_err(|error| failure("settling events", &error))?;
+        let written =
+            client.execute_typed(sql, parameters).map_err(|error| failure("settling events", &error))?;
         tally.gone += u64::try_from(asked).unwrap_or(u64::MAX).saturating_sub(written);
         Ok(written)
     };
     let published: Vec<i64> = batches.published.iter().map(|(id, _)| *id).collect();
-    let published = update(
-        &statements.settle_published,
-        published.len(),
-        &[(&published, Type::INT8_ARRAY)],
-    )?;
+    let published = update(&statements.settle_published, published.len(), &[(&published, Type::INT8_ARRAY)])?;
     let (ids, counts, backoffs, reasons) = &batches.failed;
     let failed = update(
         &statements.settle_failed,
@@ -194,11 +164,7 @@ fn write(session: &mut Session, statements: &Statements, batches: &Batches) -> R
     let dead = update(
         &statements.settle_dead,
         ids.len(),
-        &[
-            (ids, Type::INT8_ARRAY),
-            (counts, Type::INT4_ARRAY),
-            (reasons, Type::TEXT_ARRAY),
-        ],
+        &[(ids, Type::INT8_ARRAY), (counts, Type::INT4_ARRAY), (reasons, Type::TEXT_ARRAY)],
     )?;
     let (ids, reasons) = &batches.expired;
     let expired = update(
@@ -210,18 +176,7 @@ fn write(session: &mut Session, statements: &Statements, batches: &Batches) -> R
     let unconfirmed = update(
         &statements.settle_unconfirmed,
         ids.len(),
-        &[
-            (ids, Type::INT8_ARRAY),
-            (backoffs, Type::FLOAT8_ARRAY),
-            (reasons, Type::TEXT_ARRAY),
-        ],
+        &[(ids, Type::INT8_ARRAY), (backoffs, Type::FLOAT8_ARRAY), (reasons, Type::TEXT_ARRAY)],
     )?;
-    Ok(Tally {
-        published,
-        failed,
-        dead,
-        expired,
-        unconfirmed,
-        ..tally
-    })
+    Ok(Tally { published, failed, dead, expired, unconfirmed, ..tally })
 }

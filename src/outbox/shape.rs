@@ -2,13 +2,13 @@
 //!
 //! Looked at once per session, so that a missing table or column is one clear line instead of an odd failure.
 
-use postgres::Client;
+use postgres::Row;
 use postgres::types::Type;
 
 use crate::config::TableName;
 use crate::error::{Error, Kind, Result};
 
-use super::session::failure;
+use super::session::Session;
 use super::sql::{TABLE_SHAPE, quoted_table};
 
 /// What the payload column holds; decides how its text and its length are written in SQL.
@@ -67,15 +67,9 @@ const INTEGERS: &[&str] = &["bigint", "integer", "smallint"];
 /// The columns of the pattern's original table, and which types of them are understood; none means any.
 const ORIGINAL: &[(&str, &[&str])] = &[
     ("id", INTEGERS),
-    (
-        "event_id",
-        &["text", "character varying", "character", "bpchar", "uuid"],
-    ),
+    ("event_id", &["text", "character varying", "character", "bpchar", "uuid"]),
     ("event_type", &[]),
-    (
-        "payload",
-        &["text", "character varying", "json", "jsonb", "bytea"],
-    ),
+    ("payload", &["text", "character varying", "json", "jsonb", "bytea"]),
     ("status", &[]),
     ("created_at", TIMES),
     ("last_retried_at", TIMES),
@@ -98,33 +92,31 @@ const OURS: &[(&str, &[&str])] = &[
 const WRITTEN: &[&str] = &["FAILED", "PUBLISHED", "DEAD", "EXPIRED"];
 
 /// Reads the table's shape.
-pub(super) fn read(client: &mut Client, table: &TableName) -> Result<Shape> {
-    let what = "reading the table's columns";
-    let rows = client
-        .query_typed(TABLE_SHAPE, &[(&quoted_table(table), Type::TEXT)])
-        .map_err(|error| failure(what, &error))?;
-    let columns = rows
-        .iter()
-        .map(|row| {
-            Ok(Column {
-                name: row.try_get(0)?,
-                kind: row.try_get(1)?,
-                labels: row.try_get(2)?,
-                checks: row.try_get(3)?,
-            })
-        })
-        .collect::<std::result::Result<Vec<_>, postgres::Error>>()
-        .map_err(|error| failure(what, &error))?;
+pub(super) fn read(session: &mut Session, table: &TableName) -> Result<Shape> {
+    let name = quoted_table(table);
+    let columns = session.within_limits("reading the table's columns", |client| {
+        let rows = client.query_typed(TABLE_SHAPE, &[(&name, Type::TEXT)])?;
+        rows.iter().map(column).collect::<std::result::Result<Vec<_>, _>>()
+    })?;
     Ok(judge(&columns))
+}
+
+fn column(row: &Row) -> std::result::Result<Column, postgres::Error> {
+    Ok(Column {
+        name: row.try_get(0)?,
+        kind: row.try_get(1)?,
+        labels: row.try_get(2)?,
+        checks: row.try_get(3)?,
+    })
 }
 
 /// The payload's type of a table that is complete.
 ///
 /// # Errors
 /// [`Kind::Configuration`] with what is missing and what to do, when it is not.
-pub(super) fn complete(client: &mut Client, table: &TableName) -> Result<PayloadType> {
+pub(super) fn complete(session: &mut Session, table: &TableName) -> Result<PayloadType> {
     let error = |what: String| Error::new(Kind::Configuration, what);
-    match read(client, table)? {
+    match read(session, table)? {
         Shape::Complete(payload) => Ok(payload),
         Shape::Missing => {
             Err(error(format!("table {table} does not exist")).with_remedy("create it with: outboxd init"))
@@ -137,11 +129,8 @@ pub(super) fn complete(client: &mut Client, table: &TableName) -> Result<Payload
 
 /// The error for a table that is no outbox.
 pub(super) fn foreign(table: &TableName, reasons: &[String]) -> Error {
-    Error::new(
-        Kind::Configuration,
-        format!("table {table} is not an outbox: {}", reasons.join("; ")),
-    )
-    .with_remedy("name another one with --table, or mend it by hand")
+    Error::new(Kind::Configuration, format!("table {table} is not an outbox: {}", reasons.join("; ")))
+        .with_remedy("name another one with --table, or mend it by hand")
 }
 
 fn judge(columns: &[Column]) -> Shape {
@@ -161,11 +150,7 @@ fn judge(columns: &[Column]) -> Shape {
         if let Some(column) =
             column(name).filter(|it| !kinds.is_empty() && !kinds.contains(&it.kind.as_str()))
         {
-            reasons.push(format!(
-                "column {name} is {}, not {}",
-                column.kind,
-                kinds.join(" or ")
-            ));
+            reasons.push(format!("column {name} is {}, not {}", column.kind, kinds.join(" or ")));
         }
     }
     if let Some(status) = column("status") {
@@ -195,10 +180,7 @@ fn unknown_statuses(status: &Column) -> Option<String> {
     if let Some(labels) = &status.labels {
         return unknown(&|it| labels.iter().any(|label| label == it));
     }
-    let checks = status
-        .checks
-        .as_ref()
-        .filter(|checks| checks.contains("'WAITING'"))?;
+    let checks = status.checks.as_ref().filter(|checks| checks.contains("'WAITING'"))?;
     unknown(&|it| checks.contains(&format!("'{it}'")))
 }
 
@@ -218,12 +200,7 @@ mod tests {
                     Some((_, Some(kind))) => (*kind).to_string(),
                     None => kind(name, kinds),
                 };
-                Some(Column {
-                    name: (*name).into(),
-                    kind,
-                    labels: None,
-                    checks: None,
-                })
+                Some(Column { name: (*name).into(), kind, labels: None, checks: None })
             })
             .collect()
     }
@@ -258,15 +235,9 @@ mod tests {
         let cases = [
             (status(None, None), None),
             (status(None, Some("CHECK ((length(status) < 20))")), None),
-            (
-                status(None, Some(three)),
-                Some("its column status does not take DEAD, EXPIRED"),
-            ),
+            (status(None, Some(three)), Some("its column status does not take DEAD, EXPIRED")),
             (status(Some(&all), None), None),
-            (
-                status(Some(&all[..4]), None),
-                Some("its column status does not take EXPIRED"),
-            ),
+            (status(Some(&all[..4]), None), Some("its column status does not take EXPIRED")),
         ];
         for (column, expected) in cases {
             assert_eq!(unknown_statuses(&column).as_deref(), expected);

@@ -63,6 +63,7 @@ pub(super) const TABLE_SHAPE: &str = include_str!("../../sql/query/table_shape.s
 pub(super) const INDEX_STATE: &str = include_str!("../../sql/query/index_state.sql");
 pub(super) const SERVER: &str = include_str!("../../sql/query/server.sql");
 pub(super) const INIT_LOCK: &str = include_str!("../../sql/query/init_lock.sql");
+pub(super) const LIMITS_BEGIN: &str = include_str!("../../sql/query/limits_begin.sql");
 pub(super) const INIT_BEGIN: &str = include_str!("../../sql/query/init_begin.sql");
 pub(super) const SCHEMA_EXISTS: &str = include_str!("../../sql/query/schema_exists.sql");
 
@@ -72,6 +73,14 @@ pub(super) fn schema(table: &TableName, concurrently: bool) -> String {
         .replace("{table}", &quoted_table(table))
         .replace("{unfinished_index}", &quoted(&unfinished_index(table)))
         .replace(" {concurrently}", if concurrently { " concurrently" } else { "" })
+}
+
+/// Creates the schema that the table is to live in, unless the search path finds it.
+pub(super) fn schema_create(table: &TableName) -> String {
+    let create = |schema: &String| {
+        include_str!("../../sql/query/schema_create.sql").replace("{schema}", &quoted(schema))
+    };
+    table.schema.as_ref().map(create).unwrap_or_default()
 }
 
 /// Drops that index.
@@ -99,10 +108,7 @@ pub(super) fn quoted_table(table: &TableName) -> String {
 
 /// The index's name as SQL text, in the table's schema.
 pub(super) fn quoted_index(table: &TableName) -> String {
-    quoted_table(&TableName {
-        schema: table.schema.clone(),
-        name: unfinished_index(table),
-    })
+    quoted_table(&TableName { schema: table.schema.clone(), name: unfinished_index(table) })
 }
 
 /// An identifier as SQL text. `TableName` has refused what cannot be one.
@@ -123,10 +129,7 @@ mod tests {
         for (name, expected) in [
             ("event_outbox", r#""event_outbox""#),
             ("app.Events", r#""app"."Events""#),
-            (
-                r#""odd.schema"."it""s; drop table x""#,
-                r#""odd.schema"."it""s; drop table x""#,
-            ),
+            (r#""odd.schema"."it""s; drop table x""#, r#""odd.schema"."it""s; drop table x""#),
         ] {
             assert_eq!(quoted_table(&table(name)), expected);
         }
@@ -135,11 +138,7 @@ mod tests {
     #[test]
     fn no_placeholder_is_left_in_any_statement() {
         let statements = Statements::new(&table("t"), PayloadType::Text, Duration::from_secs(60));
-        let all = format!(
-            "{statements:?}{}{}",
-            schema(&table("t"), true),
-            schema(&table("t"), false)
-        );
+        let all = format!("{statements:?}{}{}", schema(&table("t"), true), schema(&table("t"), false));
         for start in ["{table", "{payload", "{claim", "{unfinished", "{concurrently"] {
             assert!(!all.contains(start), "{start}");
         }
@@ -149,9 +148,6 @@ mod tests {
     fn the_index_name_fits_an_identifier() {
         let long = "é".repeat(31);
         assert!(unfinished_index(&table(&long)).len() <= IDENTIFIER_MAX);
-        assert_eq!(
-            unfinished_index(&table("s.event_outbox")),
-            "event_outbox_unfinished"
-        );
+        assert_eq!(unfinished_index(&table("s.event_outbox")), "event_outbox_unfinished");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! However the connection ends, each job handed over comes out exactly once.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select, unbounded};
@@ -76,11 +77,17 @@ impl Session {
         }
     }
 
-    /// Hands back what is not sent yet: it comes out as [`Outcome::Unsent`].
+    /// Hands back what is not sent yet: it comes out as [`Outcome::Unsent`]. What waits to be sent again after its
+    /// channel was closed comes out as [`Outcome::Unknown`].
     pub fn recall(&mut self) {
         self.take_back_unsent();
-        for job in std::mem::take(&mut self.backlog) {
-            self.decide(job.key, Outcome::Unsent);
+        let mut jobs = std::mem::take(&mut self.backlog);
+        jobs.append(&mut self.suspects);
+        if let Some(trial) = &self.trial {
+            jobs.extend(trial.try_iter());
+        }
+        for job in jobs {
+            self.decide(job.key, job.withdrawn());
         }
     }
 
@@ -88,10 +95,11 @@ impl Session {
     /// comes after all is [`News::Late`].
     pub fn forsake(&mut self, reason: &str) {
         self.recall();
+        let last = self.outstanding.iter().map(|key| key.claim).max().unwrap_or(0);
+        self.void_below.fetch_max(last.saturating_add(1), Ordering::Relaxed);
         for key in std::mem::take(&mut self.outstanding) {
             self.late.insert(key);
-            self.news
-                .push_back(News::Outcome(key, Outcome::Unknown(reason.into())));
+            self.news.push_back(News::Outcome(key, Outcome::Unknown(reason.into())));
         }
     }
 
@@ -104,22 +112,27 @@ impl Session {
             // Nothing was on its way, so the watch over the lanes starts now.
             self.last_report = Instant::now();
         }
-        let Some(feed) = &self.feed else { return };
-        let count = if self.proven {
-            self.backlog.len()
-        } else {
-            self.backlog.len().min(1)
-        };
-        for job in self.backlog.drain(..count) {
-            // The session holds a receiver of its own, so the feed never ends early.
-            let _ = feed.send(job);
+        while let Some(job) = self.backlog.pop_front() {
+            if let Some(reason) = self.refusal_of(&job.message.exchange) {
+                self.decide(job.key, Outcome::Refused(reason));
+                continue;
+            }
+            if let Some(feed) = &self.feed {
+                // The session holds a receiver of its own, so the feed takes everything.
+                let _ = feed.send(job);
+            }
+            if !self.proven {
+                self.probing = true;
+                return;
+            }
         }
-        self.probing = !self.proven && count > 0;
     }
 
     /// Takes back what no lane has taken yet, to the front of the backlog.
     pub(super) fn take_back_unsent(&mut self) {
         let unsent: Vec<Job> = self.fed.try_iter().collect();
+        // The first message of a fresh connection may be among them; then another one has to go first.
+        self.probing &= unsent.is_empty();
         for job in unsent.into_iter().rev() {
             self.backlog.push_front(job);
         }
@@ -134,7 +147,6 @@ impl Session {
         };
         self.state = State::Lost(reason.clone());
         self.feed = None;
-        self.take_back_unsent();
         let deadline = Instant::now() + FAREWELL;
         while self.lanes > 0 {
             match self.reports.recv_deadline(deadline) {
@@ -146,16 +158,10 @@ impl Session {
                 Err(_) => break, // left behind, with its thread
             }
         }
-        for job in std::mem::take(&mut self.backlog) {
-            self.decide(job.key, Outcome::Unsent);
-        }
-        self.suspects.clear();
-        // Whatever is left was in flight, on trial, or with a lane that is left behind.
+        self.recall();
+        // Whatever is left was in flight, or is with a lane that is left behind.
         for key in std::mem::take(&mut self.outstanding) {
-            self.news.push_back(News::Outcome(
-                key,
-                Outcome::Unknown(format!("connection lost: {reason}")),
-            ));
+            self.news.push_back(News::Outcome(key, Outcome::Unknown(format!("connection lost: {reason}"))));
         }
     }
 
@@ -190,13 +196,14 @@ impl Session {
     fn note_end(&mut self, ended: Ended) {
         self.lanes -= 1;
         let was_trial = ended.lane == self.config.workers;
-        self.on_trial &= !was_trial;
         match ended.end {
-            End::Finished => {}
+            End::Finished => self.trial = None, // the normal lanes' feed does not end before the session does
             End::Closed(Ending::Channel { code, text }) => {
+                self.proven = true; // a broker that blocks would not have answered
                 self.blame(ended.in_flight, code, &text);
                 if was_trial {
                     self.suspects.extend(ended.held);
+                    self.suspects.extend(self.trial.take().iter().flat_map(Receiver::try_iter));
                 } else {
                     self.backlog.extend(ended.held);
                     self.replace_lane(ended.lane, self.fed.clone(), self.window());
@@ -204,10 +211,7 @@ impl Session {
             }
             End::Closed(Ending::Connection(reason)) => return self.lose_with(ended.held, &reason),
             End::Stalled => {
-                let reason = format!(
-                    "no confirm within publish_timeout {:?}",
-                    self.config.publish_timeout
-                );
+                let reason = format!("no confirm within publish_timeout {:?}", self.config.publish_timeout);
                 return self.lose_with(ended.held, &reason);
             }
             End::Panicked => return self.lose_with(ended.held, "a worker ended by a panic"),
@@ -226,15 +230,17 @@ impl Session {
     /// names, or all, are suspects, and the rest goes again.
     fn blame(&mut self, mut in_flight: Vec<Job>, code: u16, text: &str) {
         let reason = format!("{text} ({code})");
+        let named = |job: &Job| names_exchange(code, text, &job.message.exchange);
         if in_flight.len() == 1 {
             if let Some(job) = in_flight.pop() {
-                self.forget_exchange(&job.message.exchange);
+                if named(&job) {
+                    self.refuse_exchange(&job.message.exchange, &reason);
+                }
                 self.decide(job.key, Outcome::Refused(reason));
             }
             return;
         }
-        let named = |job: &Job| text.contains(&format!("exchange '{}'", job.message.exchange));
-        let by_name = matches!(code, 403 | 404) && in_flight.iter().any(named);
+        let by_name = in_flight.iter().any(named);
         for job in in_flight {
             // Given up on already: nobody waits for it any more.
             if !self.outstanding.contains(&job.key) {
@@ -250,7 +256,7 @@ impl Session {
 
     /// Sends the suspects one at a time on a lane of their own, so that the guilty one is found and only it pays.
     fn try_suspects(&mut self) {
-        if self.on_trial || self.suspects.is_empty() || self.state != State::Open {
+        if self.trial.is_some() || self.suspects.is_empty() || self.state != State::Open {
             return;
         }
         let (feed, fed) = unbounded();
@@ -265,11 +271,8 @@ impl Session {
             }
         }
         if !feed.is_empty() {
-            self.on_trial = true;
-            let window = Window {
-                messages: 1,
-                ..self.window()
-            };
+            self.trial = Some(fed.clone());
+            let window = Window { messages: 1, ..self.window() };
             self.replace_lane(self.config.workers, fed, window);
         }
     }
@@ -277,6 +280,37 @@ impl Session {
     fn replace_lane(&mut self, number: usize, feed: Receiver<Job>, window: Window) {
         if let Err(error) = self.start_lane(number, feed, window) {
             self.lose(&super::wire::in_words(&error));
+        }
+    }
+}
+
+/// Whether the broker closed a channel over the exchange as such: it is missing, internal, or not ours to write to.
+/// A refused topic names its exchange too, and is about one routing key.
+fn names_exchange(code: u16, text: &str, exchange: &str) -> bool {
+    let named = text.contains(&format!("exchange '{exchange}'"));
+    matches!(code, 403 | 404) && named && !text.contains("access to topic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exchange_is_blamed_when_the_broker_names_it() {
+        let cases = [
+            (404, "NOT_FOUND - no exchange 'a' in vhost '/'", true),
+            (404, "NOT_FOUND - no exchange 'ab' in vhost '/'", false),
+            (403, "ACCESS_REFUSED - access to exchange 'a' in vhost '/' refused for user 'u'", true),
+            (403, "ACCESS_REFUSED - cannot publish to internal exchange 'a' in vhost '/'", true),
+            (
+                403,
+                "ACCESS_REFUSED - access to topic 'k' in exchange 'a' in vhost '/' refused for user 'u'",
+                false,
+            ),
+            (406, "PRECONDITION_FAILED - message size 9 is larger than configured max size 8", false),
+        ];
+        for (code, text, expected) in cases {
+            assert_eq!(names_exchange(code, text, "a"), expected, "{text}");
         }
     }
 }

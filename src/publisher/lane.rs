@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use amiquip::{Channel, Confirm, Return};
@@ -72,6 +72,8 @@ pub(super) struct Lane {
     pub(super) reports: Sender<Report>,
     /// While the broker blocks the connection no confirm can come, and none is missed.
     pub(super) blocked: Arc<AtomicBool>,
+    /// Claims numbered below this are given up: nothing of them may be published any more.
+    pub(super) void_below: Arc<AtomicU64>,
 }
 
 /// A lane at work.
@@ -105,12 +107,7 @@ impl Lane {
             // Closing waits for the broker's answer; the kill switch ends that wait if need be.
             other => other,
         };
-        let _ = self.reports.send(Report::Ended(Box::new(Ended {
-            lane: self.number,
-            end,
-            in_flight,
-            held,
-        })));
+        let _ = self.reports.send(Report::Ended(Box::new(Ended { lane: self.number, end, in_flight, held })));
     }
 }
 
@@ -125,11 +122,7 @@ impl Work<'_> {
             if self.feed_ended && self.held.is_none() && self.ledger.is_empty() {
                 return End::Finished;
             }
-            let feed = if self.wants_more() {
-                &self.lane.feed
-            } else {
-                &nothing
-            };
+            let feed = if self.wants_more() { &self.lane.feed } else { &nothing };
             select! {
                 recv(feed) -> job => match job {
                     Ok(job) => self.held = Some(job),
@@ -163,6 +156,9 @@ impl Work<'_> {
             }) else {
                 return Ok(());
             };
+            if job.key.claim < self.lane.void_below.load(Ordering::Relaxed) {
+                continue; // it has had its outcome
+            }
             if self.ledger.is_empty() {
                 self.last_news = Instant::now();
             }
@@ -215,11 +211,7 @@ impl Work<'_> {
 
 /// The verdict as the event's outcome, in words that say what to do.
 fn outcome(message: &Message, verdict: Verdict) -> Outcome {
-    let Message {
-        exchange,
-        routing_key,
-        ..
-    } = message;
+    let Message { exchange, routing_key, .. } = message;
     match verdict {
         Verdict::Confirmed(receipt) => Outcome::Confirmed(receipt),
         Verdict::Returned(reason) if exchange.is_empty() => Outcome::Refused(format!(

@@ -22,6 +22,7 @@ pub use session::{BrokerInfo, Session, State};
 
 use std::time::Duration;
 
+use crate::event::Outcome;
 use crate::message::{Message, POSSIBLE_DUPLICATE};
 
 /// Which event of which claim a message carries.
@@ -40,9 +41,16 @@ pub struct Job {
     pub key: Key,
     /// What to send.
     pub message: Message,
+    /// Whether it was sent before and may have arrived.
+    in_doubt: bool,
 }
 
 impl Job {
+    /// A message to publish.
+    pub fn new(key: Key, message: Message) -> Self {
+        Self { key, message, in_doubt: false }
+    }
+
     /// What it takes of a window.
     fn size(&self) -> usize {
         self.message.body.len()
@@ -50,10 +58,18 @@ impl Job {
 
     /// The same, for a message that may have arrived already.
     fn again(mut self) -> Self {
-        self.message
-            .headers
-            .insert(POSSIBLE_DUPLICATE.into(), true.into());
+        self.message.headers.insert(POSSIBLE_DUPLICATE.into(), true.into());
+        self.in_doubt = true;
         self
+    }
+
+    /// Its outcome when it is not sent (again).
+    fn withdrawn(&self) -> Outcome {
+        if self.in_doubt {
+            Outcome::Unknown("its channel was closed before its confirm".into())
+        } else {
+            Outcome::Unsent
+        }
     }
 }
 
@@ -75,7 +91,5 @@ pub fn cut_off(text: &str) -> Option<Duration> {
 
 /// The broker that a URL names, as `host:port/vhost`.
 pub fn describe_url(text: &str) -> String {
-    url::Address::parse(text)
-        .map(|address| address.to_string())
-        .unwrap_or_default()
+    url::Address::parse(text).map(|address| address.to_string()).unwrap_or_default()
 }

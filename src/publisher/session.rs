@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,6 +67,7 @@ pub struct Session {
     watchdog: Watchdog,
     alarms: Receiver<ConnectionBlockedNotification>,
     blocked: Arc<AtomicBool>,
+    pub(super) void_below: Arc<AtomicU64>,
     pool: ThreadPool,
     exchanges: HashMap<String, std::result::Result<(), String>>,
 
@@ -78,7 +79,8 @@ pub struct Session {
     pub(super) lanes: usize,
     pub(super) proven: bool,
     pub(super) probing: bool,
-    pub(super) on_trial: bool,
+    /// What waits for its turn on the lane that tries suspects, while there is one.
+    pub(super) trial: Option<Receiver<Job>>,
     pub(super) backlog: VecDeque<Job>,
     pub(super) suspects: VecDeque<Job>,
     pub(super) outstanding: HashSet<Key>,
@@ -89,9 +91,7 @@ pub struct Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session")
-            .field("state", &self.state)
-            .finish_non_exhaustive()
+        f.debug_struct("Session").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
@@ -133,6 +133,7 @@ impl Session {
             watchdog,
             alarms: opened.alarms,
             blocked: Arc::new(AtomicBool::new(false)),
+            void_below: Arc::new(AtomicU64::new(0)),
             pool,
             exchanges: HashMap::new(),
             feed: Some(feed),
@@ -142,7 +143,7 @@ impl Session {
             lanes: 0,
             proven: false,
             probing: false,
-            on_trial: false,
+            trial: None,
             backlog: VecDeque::new(),
             suspects: VecDeque::new(),
             outstanding: HashSet::new(),
@@ -166,18 +167,12 @@ impl Session {
 
     /// What the broker says of itself.
     pub fn broker(&self) -> BrokerInfo {
-        let text = |name: &str| match self
-            .connection
-            .as_ref()
-            .and_then(|it| it.server_properties().get(name))
+        let text = |name: &str| match self.connection.as_ref().and_then(|it| it.server_properties().get(name))
         {
             Some(AmqpValue::LongString(text)) => text.clone(),
             _ => "unknown".into(),
         };
-        BrokerInfo {
-            product: text("product"),
-            version: text("version"),
-        }
+        BrokerInfo { product: text("product"), version: text("version") }
     }
 
     /// Whether messages can go to `exchange`; the reason when not. Asked once per connection, and a missing one
@@ -202,9 +197,9 @@ impl Session {
         });
         let answer = match asked.as_ref().map_err(Ending::of) {
             Ok(()) => Ok(()),
-            Err(Ending::Channel { code: 404, text }) => Err(format!(
-                "{text} (404): declare exchange \"{exchange}\", or route the type elsewhere"
-            )),
+            Err(Ending::Channel { code: 404, text }) => {
+                Err(format!("{text} (404): declare exchange \"{exchange}\", or route the type elsewhere"))
+            }
             // A user without any right on it may not even ask; publishing tells whether it may write.
             Err(Ending::Channel { code: 403, .. }) => Ok(()),
             Err(Ending::Channel { code, text }) => Err(format!("{text} ({code})")),
@@ -223,6 +218,16 @@ impl Session {
     /// Makes the next check of an exchange that was missing ask again: it may have been declared meanwhile.
     pub fn forget_missing(&mut self) {
         self.exchanges.retain(|_, known| known.is_ok());
+    }
+
+    /// Why messages to `exchange` are refused, if that is known.
+    pub(super) fn refusal_of(&self, exchange: &str) -> Option<String> {
+        self.exchanges.get(exchange).and_then(|known| known.as_ref().err().cloned())
+    }
+
+    /// Notes that a message proved an exchange unusable: the others for it need no proof.
+    pub(super) fn refuse_exchange(&mut self, exchange: &str, reason: &str) {
+        self.exchanges.insert(exchange.into(), Err(reason.into()));
     }
 
     pub(super) fn forget_exchange(&mut self, exchange: &str) {
@@ -281,16 +286,8 @@ impl Session {
             Ok((channel, confirms, returns))
         })?;
         let (reports, blocked) = (self.reports_sender.clone(), Arc::clone(&self.blocked));
-        let lane = Lane {
-            number,
-            channel,
-            confirms,
-            returns,
-            window,
-            feed,
-            reports,
-            blocked,
-        };
+        let void_below = Arc::clone(&self.void_below);
+        let lane = Lane { number, channel, confirms, returns, window, feed, reports, blocked, void_below };
         self.pool.spawn(move || lane.run());
         self.lanes += 1;
         Ok(())
@@ -316,19 +313,14 @@ impl Session {
             return;
         }
         self.state = match alarm {
-            ConnectionBlockedNotification::Blocked(reason) => State::Blocked {
-                since: Instant::now(),
-                reason,
-            },
+            ConnectionBlockedNotification::Blocked(reason) => {
+                State::Blocked { since: Instant::now(), reason }
+            }
             ConnectionBlockedNotification::Unblocked => State::Open,
         };
         let blocked = self.state != State::Open;
         self.blocked.store(blocked, Ordering::Relaxed);
-        if blocked {
-            self.take_back_unsent()
-        } else {
-            self.pump()
-        }
+        if blocked { self.take_back_unsent() } else { self.pump() }
     }
 
     /// Kills the connection and returns why it had ended, as far as the client knows.
@@ -337,11 +329,9 @@ impl Session {
         let connection = self.connection.take()?;
         let (sender, receiver) = bounded(1);
         // Closing joins the client's thread. It ends at once after the kill, but that is not ours to prove.
-        let closing = thread::Builder::new()
-            .name("outboxd-broker-close".into())
-            .spawn(move || {
-                let _ = sender.send(connection.close());
-            });
+        let closing = thread::Builder::new().name("outboxd-broker-close".into()).spawn(move || {
+            let _ = sender.send(connection.close());
+        });
         closing.ok()?;
         match receiver.recv_timeout(LAST_WORDS) {
             // This one is our own doing.
@@ -408,10 +398,7 @@ fn open(address: &Address, deadline: Instant, kill_sender: &Sender<Arc<KillSwitc
     let _ = kill_sender.send(Arc::clone(&kill));
     let stream = mio::net::TcpStream::from_stream(stream).map_err(|error| unavailable(error.to_string()))?;
     let options = ConnectionOptions::default()
-        .auth(Auth::Plain {
-            username: address.user.clone(),
-            password: address.password.clone(),
-        })
+        .auth(Auth::Plain { username: address.user.clone(), password: address.password.clone() })
         .virtual_host(address.vhost.clone())
         .heartbeat(address.heartbeat_s)
         .channel_max(CHANNEL_MAX)
@@ -422,11 +409,7 @@ fn open(address: &Address, deadline: Instant, kill_sender: &Sender<Arc<KillSwitc
         Ok((connection, alarms))
     });
     match opened {
-        Ok((connection, alarms)) => Ok(Opened {
-            connection,
-            alarms,
-            kill,
-        }),
+        Ok((connection, alarms)) => Ok(Opened { connection, alarms, kill }),
         Err(error) => {
             kill.pull();
             Err(opening_failed(&shown, &error))

@@ -63,9 +63,7 @@ pub(super) struct KillSwitch {
 
 impl KillSwitch {
     pub(super) fn new(stream: &TcpStream) -> std::io::Result<Self> {
-        Ok(Self {
-            stream: stream.try_clone()?,
-        })
+        Ok(Self { stream: stream.try_clone()? })
     }
 
     /// Ends the connection. Fails only when it has ended already.

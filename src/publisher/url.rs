@@ -25,14 +25,8 @@ pub(super) struct Address {
 impl std::fmt::Display for Address {
     /// Host, port and virtual host: what an operator needs, and no credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            host, port, vhost, ..
-        } = self;
-        let host = if host.contains(':') {
-            format!("[{host}]")
-        } else {
-            host.clone()
-        };
+        let Self { host, port, vhost, .. } = self;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let slash = if vhost.starts_with('/') { "" } else { "/" };
         write!(f, "{host}:{port}{slash}{vhost}")
     }
@@ -72,31 +66,15 @@ impl Address {
         for (name, value) in url.query_pairs() {
             match name.as_ref() {
                 "heartbeat" => {
-                    heartbeat_s = value
-                        .parse()
-                        .map_err(|_| "heartbeat: expected seconds from 0 to 65535")?;
+                    heartbeat_s = value.parse().map_err(|_| "heartbeat: expected seconds from 0 to 65535")?;
                 }
                 _ => return Err("has an unknown parameter: expected heartbeat".into()),
             }
         }
-        let user = if url.username().is_empty() {
-            "guest".into()
-        } else {
-            decoded("user", url.username())?
-        };
-        let password = url
-            .password()
-            .map_or(Ok("guest".into()), |it| decoded("password", it))?;
+        let user = if url.username().is_empty() { "guest".into() } else { decoded("user", url.username())? };
+        let password = url.password().map_or(Ok("guest".into()), |it| decoded("password", it))?;
         let port = url.port().unwrap_or(if tls { PORT_TLS } else { PORT });
-        Ok(Self {
-            tls,
-            host,
-            port,
-            user,
-            password,
-            vhost,
-            heartbeat_s,
-        })
+        Ok(Self { tls, host, port, user, password, vhost, heartbeat_s })
     }
 }
 
@@ -126,18 +104,9 @@ mod tests {
             ("amqp://h", address(false, "h", 5672, "guest", "guest", "/", 10)),
             ("amqp://h/", address(false, "h", 5672, "guest", "guest", "/", 10)),
             ("amqp://u:p@h:1/%2F", address(false, "h", 1, "u", "p", "/", 10)),
-            (
-                "amqp://u:p%40s%2Fs@h/a%2Fb",
-                address(false, "h", 5672, "u", "p@s/s", "a/b", 10),
-            ),
-            (
-                "amqp://u:@h/v?heartbeat=0",
-                address(false, "h", 5672, "u", "guest", "v", 0),
-            ),
-            (
-                "amqp://[::1]:5673",
-                address(false, "::1", 5673, "guest", "guest", "/", 10),
-            ),
+            ("amqp://u:p%40s%2Fs@h/a%2Fb", address(false, "h", 5672, "u", "p@s/s", "a/b", 10)),
+            ("amqp://u:@h/v?heartbeat=0", address(false, "h", 5672, "u", "guest", "v", 0)),
+            ("amqp://[::1]:5673", address(false, "::1", 5673, "guest", "guest", "/", 10)),
         ];
         for (text, expected) in cases {
             let read = Address::parse(text);
@@ -161,9 +130,7 @@ mod tests {
             "amqp://u:secret%ff@h",
             "amqp://u:secret@h:99999",
         ] {
-            let reason = Address::parse(bad)
-                .err()
-                .unwrap_or_else(|| panic!("{bad} is accepted"));
+            let reason = Address::parse(bad).err().unwrap_or_else(|| panic!("{bad} is accepted"));
             assert!(!reason.contains("secret"), "{bad}: {reason}");
         }
     }

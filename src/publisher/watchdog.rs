@@ -18,9 +18,7 @@ pub(super) struct Watchdog {
 impl Watchdog {
     pub(super) fn new(kill: Arc<KillSwitch>) -> std::io::Result<Self> {
         let (deadlines, received) = unbounded();
-        thread::Builder::new()
-            .name("outboxd-watchdog".into())
-            .spawn(move || watch(&received, &kill))?;
+        thread::Builder::new().name("outboxd-watchdog".into()).spawn(move || watch(&received, &kill))?;
         Ok(Self { deadlines })
     }
 

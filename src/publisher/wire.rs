@@ -39,10 +39,7 @@ pub(super) fn publish(channel: &Channel, message: &Message) -> amiquip::Result<(
 }
 
 fn table(object: &Map<String, Value>) -> FieldTable {
-    object
-        .iter()
-        .map(|(name, value)| (name.clone(), field(value)))
-        .collect()
+    object.iter().map(|(name, value)| (name.clone(), field(value))).collect()
 }
 
 /// A JSON value as the AMQP value of the same type. Whole numbers beyond 64 bits with sign become doubles, as
@@ -73,10 +70,9 @@ pub(super) enum Ending {
 impl Ending {
     pub(super) fn of(error: &amiquip::Error) -> Self {
         match error {
-            amiquip::Error::ServerClosedChannel { code, message, .. } => Self::Channel {
-                code: *code,
-                text: message.clone(),
-            },
+            amiquip::Error::ServerClosedChannel { code, message, .. } => {
+                Self::Channel { code: *code, text: message.clone() }
+            }
             other => Self::Connection(in_words(other)),
         }
     }
@@ -103,11 +99,10 @@ pub(super) fn opening_failed(address: &str, error: &amiquip::Error) -> Error {
             what("login refused, or the broker ended the connection during the login"),
         )
         .with_remedy("check user and password in AMQP_URL"),
-        amiquip::Error::ServerClosedConnection {
-            code: 530 | 403,
-            message,
-        } => Error::new(Kind::Denied(Server::Broker), what(message))
-            .with_remedy("check the virtual host in AMQP_URL and the user's permissions on it"),
+        amiquip::Error::ServerClosedConnection { code: 530 | 403, message } => {
+            Error::new(Kind::Denied(Server::Broker), what(message))
+                .with_remedy("check the virtual host in AMQP_URL and the user's permissions on it")
+        }
         other => Error::new(Kind::Unavailable(Server::Broker), what(&in_words(other))),
     }
 }
@@ -123,10 +118,7 @@ mod tests {
             ("true", AmqpValue::Boolean(true)),
             ("-1", AmqpValue::LongLongInt(-1)),
             ("9223372036854775807", AmqpValue::LongLongInt(i64::MAX)),
-            (
-                "18446744073709551615",
-                AmqpValue::Double(18_446_744_073_709_551_615.0),
-            ),
+            ("18446744073709551615", AmqpValue::Double(18_446_744_073_709_551_615.0)),
             ("1.5", AmqpValue::Double(1.5)),
             (r#""x""#, AmqpValue::LongString("x".into())),
             (

@@ -50,10 +50,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self {
-            flights_max: FLIGHTS_MAX,
-            ..Self::default()
-        }
+        Self { flights_max: FLIGHTS_MAX, ..Self::default() }
     }
 }
 
@@ -203,11 +200,7 @@ impl Drain<'_> {
             self.fail(Error::new(Kind::Unavailable(Server::Broker), text.clone()));
             self.session.forsake(&text);
         }
-        if self
-            .progress
-            .winding_down
-            .is_some_and(|until| Instant::now() > until)
-        {
+        if self.progress.winding_down.is_some_and(|until| Instant::now() > until) {
             self.session.forsake("no confirm before the relay had to go on");
         }
     }

@@ -20,12 +20,7 @@ pub(super) struct Flight {
 
 impl Flight {
     pub(super) fn new(number: u64, claim: Claim) -> Self {
-        Self {
-            number,
-            claim: Some(claim),
-            open: HashMap::new(),
-            settlements: Vec::new(),
-        }
+        Self { number, claim: Some(claim), open: HashMap::new(), settlements: Vec::new() }
     }
 
     /// Takes the claimed events in, and returns the messages for those that can be sent.
@@ -41,13 +36,7 @@ impl Flight {
             let encoded = message::encode(&event, payload, &config.routing);
             self.open.insert(id, event);
             match encoded {
-                Ok(message) => jobs.push(Job {
-                    key: Key {
-                        claim: self.number,
-                        id,
-                    },
-                    message,
-                }),
+                Ok(message) => jobs.push(Job::new(Key { claim: self.number, id }, message)),
                 Err(outcome) => self.note(id, outcome, config),
             }
         }
@@ -76,25 +65,17 @@ impl Flight {
 
 /// The confirms among settlements whose claim is lost.
 pub(super) fn confirms(settlements: Vec<(i64, Settlement)>) -> impl Iterator<Item = (i64, Receipt)> {
-    settlements
-        .into_iter()
-        .filter_map(|(id, settlement)| match settlement {
-            Settlement::Published(receipt) => Some((id, receipt)),
-            _ => None,
-        })
+    settlements.into_iter().filter_map(|(id, settlement)| match settlement {
+        Settlement::Published(receipt) => Some((id, receipt)),
+        _ => None,
+    })
 }
 
 /// One line per event that was not published and needs more than time: what, and why.
 fn log_settlement(event: &Event, settlement: &Settlement) {
-    let Event {
-        event_id, event_type, ..
-    } = event;
+    let Event { event_id, event_type, .. } = event;
     match settlement {
-        Settlement::Failed {
-            fail_count,
-            backoff,
-            reason,
-        } => {
+        Settlement::Failed { fail_count, backoff, reason } => {
             let backoff = humantime::format_duration(*backoff);
             log::warn!(
                 "event {event_id} ({event_type}) refused, fail_count {fail_count}, due again within {backoff}: {reason}"

@@ -48,20 +48,12 @@ impl Health {
             };
         };
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        if let Some(before) = self
-            .trouble
-            .as_mut()
-            .filter(|before| before.error.kind() == error.kind())
-        {
+        if let Some(before) = self.trouble.as_mut().filter(|before| before.error.kind() == error.kind()) {
             before.error = error.clone();
             return Change::Goes(error);
         }
         let (since, first) = (SystemTime::now(), Instant::now());
-        self.trouble = Some(Trouble {
-            error: error.clone(),
-            since,
-            first,
-        });
+        self.trouble = Some(Trouble { error: error.clone(), since, first });
         Change::Began(error)
     }
 
@@ -77,12 +69,7 @@ impl Health {
             return Some(interval);
         }
         let doublings = self.failures_in_a_row.saturating_sub(1).min(10);
-        Some(
-            RETRY_FIRST
-                .saturating_mul(1 << doublings)
-                .min(RETRY_MAX)
-                .min(interval),
-        )
+        Some(RETRY_FIRST.saturating_mul(1 << doublings).min(RETRY_MAX).min(interval))
     }
 }
 
@@ -126,11 +113,7 @@ mod tests {
         let mut waits = vec![health.retry_after(minute).unwrap()];
         for _ in 0..6 {
             assert!(matches!(health.note(error()), Change::Goes(_)));
-            assert_eq!(
-                health.trouble().map(|it| it.since),
-                since,
-                "the first time counts"
-            );
+            assert_eq!(health.trouble().map(|it| it.since), since, "the first time counts");
             waits.push(health.retry_after(minute).unwrap());
         }
         assert_eq!(
@@ -146,9 +129,6 @@ mod tests {
     fn what_does_not_pass_waits_for_the_beat() {
         let mut health = Health::default();
         health.note(Err(Error::new(Kind::Configuration, "no table")));
-        assert_eq!(
-            health.retry_after(Duration::from_secs(30)),
-            Some(Duration::from_secs(30))
-        );
+        assert_eq!(health.retry_after(Duration::from_secs(30)), Some(Duration::from_secs(30)));
     }
 }

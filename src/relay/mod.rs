@@ -55,14 +55,7 @@ impl Relay {
     /// A relay that has not spoken to any server yet.
     pub fn new(config: Config) -> Self {
         let outbox = Outbox::new(config.database.clone(), config.claim.clone());
-        Self {
-            config,
-            outbox,
-            session: None,
-            unwritten: Vec::new(),
-            claims: 0,
-            health: Health::default(),
-        }
+        Self { config, outbox, session: None, unwritten: Vec::new(), claims: 0, health: Health::default() }
     }
 
     /// The table, for looking at it.
@@ -99,10 +92,7 @@ impl Relay {
     /// One tick: drains what is due.
     pub fn tick(&mut self, stop: &Stop) -> Tick {
         let (tally, _) = self.beat(stop);
-        Tick {
-            tally,
-            trouble: self.health.trouble().cloned(),
-        }
+        Tick { tally, trouble: self.health.trouble().cloned() }
     }
 
     fn beat(&mut self, stop: &Stop) -> (Tally, Change) {
@@ -139,10 +129,7 @@ impl Relay {
         self.ready_session()?;
         self.write_late(tally)?;
         let Some(session) = self.session.as_mut() else {
-            return Err(Error::new(
-                Kind::Internal,
-                "the session that was just opened is gone",
-            ));
+            return Err(Error::new(Kind::Internal, "the session that was just opened is gone"));
         };
         let mut drain = Drain {
             config: &self.config,
@@ -188,10 +175,7 @@ impl Relay {
 
 fn probe(session: &mut Session) -> Result<()> {
     // Claims are numbered from 1, so the key is no event's.
-    session.send(vec![Job {
-        key: Key { claim: 0, id: 0 },
-        message: Message::probe(),
-    }]);
+    session.send(vec![Job::new(Key { claim: 0, id: 0 }, Message::probe())]);
     let deadline = Instant::now() + PROBE_MAX;
     // Whatever its outcome, the broker has answered by then, or the state says why not.
     let _ = session.wait(deadline);

@@ -36,10 +36,7 @@ impl Stop {
             if left.is_zero() {
                 return false;
             }
-            made = changed
-                .wait_timeout(made, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            made = changed.wait_timeout(made, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }
