@@ -4,7 +4,7 @@
 -- Index: primary key. Locks: none beyond those the claim holds.
 --
 -- Texts that a message cannot carry beyond 255 bytes are cut just above that. Times become what a message can
--- carry; 'infinity' becomes none.
+-- carry, by the session's zone where they have none; 'infinity' becomes none.
 select
     id,
     event_id::text,
@@ -16,9 +16,10 @@ select
     left(routing_key, 256),
     case
         when isfinite(created_at) and created_at >= 'epoch'::timestamptz then
-            floor(extract(epoch from created_at))::bigint
+            floor(extract(epoch from created_at::timestamptz))::bigint
     end,
     case
+        when expired_at = '-infinity' then 0
         when isfinite(expired_at) then
             greatest(0, floor(1000 * extract(epoch from expired_at - statement_timestamp())))::bigint
     end,

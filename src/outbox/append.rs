@@ -13,9 +13,9 @@ use super::Ready;
 /// # Errors
 /// The database cannot be reached or refuses the row.
 pub fn append(database: &Database, event: &NewEvent) -> Result<()> {
-    let mut ready = Ready::open(database)?;
+    let mut ready = Ready::open(database, 1)?;
     let seconds = |time: Option<std::time::Duration>| time.map(|it| it.as_secs_f64());
-    let Ready { session, statements } = &mut ready;
+    let Ready { session, statements, .. } = &mut ready;
     let written = session.within_limits(&format!("writing an event into {}", database.table), |client| {
         client.execute_typed(
             &statements.append,

@@ -56,7 +56,7 @@ impl Outbox {
             // A session at rest may have been closed meanwhile; that shows only now, and a new one is worth a try.
             Err(error) if reused && error.is_transient() => {
                 self.resting.clear();
-                let ready = Ready::open(&self.database)?;
+                let ready = Ready::open(&self.database, self.claim.batch_rows)?;
                 self.keep_empty(claim_on(ready, &self.claim, after)?)
             }
             other => self.keep_empty(other?),
@@ -78,56 +78,76 @@ impl Outbox {
 /// Any error drops the session, and with it the transaction: after a failed statement a commit would report
 /// success although the server rolled back.
 fn claim_on(mut ready: Ready, config: &ClaimConfig, after: i64) -> Result<Claimed> {
-    let what = "claiming events";
-    let failed = |error: postgres::Error| failure(what, &error);
-    let Ready { session, statements } = &mut ready;
-    let client = session.client()?;
-    let rows_max = i64::try_from(config.batch_rows).unwrap_or(i64::MAX);
-    let max_age = config.max_age.map(|age| age.as_secs_f64());
+    let (ids, stopped_by_bound) = loop {
+        let rows_max = ready.rows_max;
+        let sizes = lock(&mut ready, config, after)?;
+        let (ids, bytes) = within(&sizes, config);
+        if ids.len() == sizes.len() {
+            if bytes <= config.batch_bytes / 2 {
+                ready.rows_max = rows_max.saturating_mul(2).min(config.batch_rows);
+            }
+            let full = ids.len() == rows_max;
+            break (ids, full);
+        }
+        // The rows over the byte bound are locked too, and other relays, and our own next claim, would pass over
+        // them: given back, and only as many asked for as fit. The session remembers how many that were.
+        end_transaction(&mut ready, "rollback")?;
+        ready.rows_max = ids.len();
+    };
+    let more_after = ids.last().copied().filter(|_| stopped_by_bound);
+    let events = if ids.is_empty() { Vec::new() } else { fetch(&mut ready, config, &ids)? };
+    if events.len() != ids.len() {
+        let text = format!("claiming events fetched {} of {} locked rows", events.len(), ids.len());
+        return Err(Error::new(Kind::Internal, text));
+    }
+    Ok(Claimed { claim: Claim { ready, touched: Instant::now() }, events, more_after })
+}
 
+/// Opens the claim's transaction and locks the next due rows: their ids and sizes.
+fn lock(ready: &mut Ready, config: &ClaimConfig, after: i64) -> Result<Vec<(i64, i64)>> {
+    let failed = |error: postgres::Error| failure("claiming events", &error);
+    let rows_max = i64::try_from(ready.rows_max).unwrap_or(i64::MAX);
+    let Ready { session, statements, .. } = ready;
+    let client = session.client()?;
     client.batch_execute(&statements.claim_begin).map_err(failed)?;
-    let locked = client
+    let rows = client
         .query_typed(
             &statements.claim_lock,
             &[
                 (&after, Type::INT8),
                 (&rows_max, Type::INT8),
                 (&config.min_age.as_secs_f64(), Type::FLOAT8),
-                (&max_age, Type::FLOAT8),
+                (&max_age(config), Type::FLOAT8),
                 (&count(config.max_failures), Type::INT4),
             ],
         )
         .map_err(failed)?;
-    let sizes = locked
-        .iter()
-        .map(|row| Ok((row.try_get::<_, i64>(0)?, row.try_get::<_, i64>(1)?)))
-        .collect::<std::result::Result<Vec<_>, postgres::Error>>()
-        .map_err(failed)?;
-    let ids = within(&sizes, config);
-    let stopped_by_bound = sizes.len() == config.batch_rows || ids.len() < sizes.len();
-    let more_after = ids.last().copied().filter(|_| stopped_by_bound);
+    rows.iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+        .collect::<std::result::Result<_, postgres::Error>>()
+        .map_err(failed)
+}
 
-    let events = if ids.is_empty() {
-        Vec::new()
-    } else {
-        let rows = client
-            .query_typed(
-                &statements.claim_fetch,
-                &[
-                    (&ids, Type::INT8_ARRAY),
-                    (&max_age, Type::FLOAT8),
-                    (&length(config.payload_max), Type::INT4),
-                    (&length(HEADERS_TEXT_MAX), Type::INT4),
-                ],
-            )
-            .map_err(failed)?;
-        rows.iter().map(read).collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?
-    };
-    if events.len() != ids.len() {
-        let text = format!("{what} fetched {} of {} locked rows", events.len(), ids.len());
-        return Err(Error::new(Kind::Internal, text));
-    }
-    Ok(Claimed { claim: Claim { ready, touched: Instant::now() }, events, more_after })
+fn fetch(ready: &mut Ready, config: &ClaimConfig, ids: &[i64]) -> Result<Vec<(Event, Payload)>> {
+    let failed = |error: postgres::Error| failure("fetching claimed events", &error);
+    let Ready { session, statements, .. } = ready;
+    let rows = session
+        .client()?
+        .query_typed(
+            &statements.claim_fetch,
+            &[
+                (&ids, Type::INT8_ARRAY),
+                (&max_age(config), Type::FLOAT8),
+                (&length(config.payload_max), Type::INT4),
+                (&length(HEADERS_TEXT_MAX), Type::INT4),
+            ],
+        )
+        .map_err(failed)?;
+    rows.iter().map(read).collect::<std::result::Result<_, _>>().map_err(failed)
+}
+
+fn max_age(config: &ClaimConfig) -> Option<f64> {
+    config.max_age.map(|age| age.as_secs_f64())
 }
 
 impl Claim {
@@ -150,22 +170,22 @@ pub(super) fn end_transaction(ready: &mut Ready, how: &str) -> Result<()> {
     client.batch_execute(how).map_err(|error| failure(&format!("the {how} of a claim"), &error))
 }
 
-/// The ids of the first rows that are within the byte bound together; always the first one.
+/// The ids of the first rows that are within the byte bound together, always the first one; and their bytes.
 ///
 /// What the relay would not fetch anyway does not count: a payload over `payload_max` is refused where it is.
-fn within(sizes: &[(i64, i64)], config: &ClaimConfig) -> Vec<i64> {
-    let mut left = config.batch_bytes;
+fn within(sizes: &[(i64, i64)], config: &ClaimConfig) -> (Vec<i64>, usize) {
+    let mut bytes = 0_usize;
     let mut ids = Vec::with_capacity(sizes.len());
     for (id, size) in sizes {
         let size = usize::try_from(*size).unwrap_or(usize::MAX);
         let size = if size > config.payload_max.saturating_add(HEADERS_TEXT_MAX) { 0 } else { size };
-        if size > left && !ids.is_empty() {
+        if bytes.saturating_add(size) > config.batch_bytes && !ids.is_empty() {
             break;
         }
-        left = left.saturating_sub(size);
+        bytes = bytes.saturating_add(size);
         ids.push(*id);
     }
-    ids
+    (ids, bytes)
 }
 
 fn read(row: &Row) -> std::result::Result<(Event, Payload), postgres::Error> {
@@ -235,7 +255,7 @@ mod tests {
             (&[(1, 50), (2, i64::MAX), (3, 50)], &[1, 2, 3]),
         ];
         for (sizes, expected) in cases {
-            assert_eq!(within(sizes, &config), *expected, "{sizes:?}");
+            assert_eq!(within(sizes, &config).0, *expected, "{sizes:?}");
         }
     }
 }

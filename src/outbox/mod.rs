@@ -38,6 +38,8 @@ pub struct Outbox {
 struct Ready {
     session: Session,
     statements: Statements,
+    /// How many rows the next claim asks for: `batch_rows`, or fewer while rows are large.
+    rows_max: usize,
 }
 
 impl std::fmt::Debug for Ready {
@@ -66,7 +68,7 @@ impl Outbox {
     fn ready(&mut self) -> Result<Ready> {
         match self.resting.pop() {
             Some(ready) => Ok(ready),
-            None => Ready::open(&self.database),
+            None => Ready::open(&self.database, self.claim.batch_rows),
         }
     }
 
@@ -84,7 +86,7 @@ impl Outbox {
                 Err(_) => self.resting.clear(),
             }
         }
-        let mut ready = Ready::open(&self.database)?;
+        let mut ready = Ready::open(&self.database, self.claim.batch_rows)?;
         let done = work(&mut ready)?;
         self.resting.push(ready);
         Ok(done)
@@ -92,11 +94,11 @@ impl Outbox {
 }
 
 impl Ready {
-    fn open(database: &Database) -> Result<Self> {
+    fn open(database: &Database, rows_max: usize) -> Result<Self> {
         let mut session = Session::open(database)?;
         let payload = shape::complete(&mut session, &database.table)?;
         let statements = Statements::new(&database.table, payload, database.claim_max_idle);
-        Ok(Self { session, statements })
+        Ok(Self { session, statements, rows_max })
     }
 }
 

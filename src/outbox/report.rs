@@ -51,7 +51,7 @@ impl Outbox {
     /// The database cannot be reached, refuses, or does not hold the table.
     pub fn counts(&mut self) -> Result<Vec<StatusCount>> {
         self.with_session(|ready| {
-            let Ready { session, statements } = ready;
+            let Ready { session, statements, .. } = ready;
             session.within_limits("counting events", |client| {
                 client.query_typed(&statements.counts, &[])?.iter().map(status_count).collect()
             })
@@ -67,7 +67,7 @@ impl Outbox {
         let max_age = self.claim.max_age.map(|age| age.as_secs_f64());
         let max_failures = count(self.claim.max_failures);
         self.with_session(|ready| {
-            let Ready { session, statements } = ready;
+            let Ready { session, statements, .. } = ready;
             session.within_limits("looking at the backlog", |client| {
                 let parameters: &[(&(dyn ToSql + Sync), Type)] =
                     &[(&min_age, Type::FLOAT8), (&max_failures, Type::INT4), (&max_age, Type::FLOAT8)];

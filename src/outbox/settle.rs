@@ -77,7 +77,7 @@ impl Outbox {
     pub fn settle_late(&mut self, confirmed: &[(i64, Receipt)]) -> Result<(u64, Vec<(i64, Receipt)>)> {
         let ids: Vec<i64> = confirmed.iter().map(|(id, _)| *id).collect();
         let (written, open) = self.with_session(|ready| {
-            let Ready { session, statements } = ready;
+            let Ready { session, statements, .. } = ready;
             session.within_limits("writing late confirms", |client| {
                 let written = client.execute_typed(&statements.settle_late, &[(&ids, Type::INT8_ARRAY)])?;
                 let rows = client.query_typed(&statements.unfinished, &[(&ids, Type::INT8_ARRAY)])?;
