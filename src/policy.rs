@@ -9,8 +9,12 @@ use crate::config::Retry;
 use crate::confirm::Receipt;
 use crate::event::{Event, Outcome};
 
+/// After this many attempts in a row without a confirm, an event goes alone: one of those that were in flight
+/// together may be what ends the connection, and alone it is found.
+const ALONE_AFTER: u32 = 2;
+
 /// After this many attempts in a row without a confirm, an event backs off.
-const UNCONFIRMED_IN_A_ROW: u32 = 3;
+const BACKOFF_AFTER: u32 = 3;
 
 /// How `last_error` of an unconfirmed event begins; what follows is the number of such attempts in a row.
 const UNCONFIRMED: &str = "unconfirmed x";
@@ -68,8 +72,7 @@ pub fn settlement(event: &Event, outcome: Outcome, retry: &Retry) -> Settlement 
         Outcome::Unknown(reason) => {
             let in_a_row = unconfirmed_in_a_row(event.last_error.as_deref()).saturating_add(1);
             Settlement::Unconfirmed {
-                backoff: (in_a_row >= UNCONFIRMED_IN_A_ROW)
-                    .then(|| backoff(in_a_row - UNCONFIRMED_IN_A_ROW + 1, retry)),
+                backoff: (in_a_row >= BACKOFF_AFTER).then(|| backoff(in_a_row - BACKOFF_AFTER + 1, retry)),
                 reason: format!(
                     "{UNCONFIRMED}{in_a_row}: {reason}; it may have been delivered and is sent again"
                 ),
@@ -95,6 +98,11 @@ pub fn end(event: &Event, retry: &Retry) -> Option<Settlement> {
         return Some(Settlement::Dead { fail_count: event.fail_count, reason });
     }
     None
+}
+
+/// Whether an event is to be sent with no other message in flight on its channel.
+pub fn goes_alone(event: &Event) -> bool {
+    unconfirmed_in_a_row(event.last_error.as_deref()) >= ALONE_AFTER
 }
 
 /// How many attempts in a row ended without a confirm, by the event's `last_error`.
@@ -206,6 +214,7 @@ mod tests {
             assert_eq!(unconfirmed_in_a_row(Some(&reason)), in_a_row);
             assert_eq!(backoff, backoff_s.map(Duration::from_secs), "{in_a_row}");
             event.last_error = Some(reason);
+            assert_eq!(goes_alone(&event), in_a_row >= 2);
         }
         for other in [None, Some(""), Some("NO_ROUTE"), Some("unconfirmed xx: y")] {
             assert_eq!(unconfirmed_in_a_row(other), 0, "{other:?}");

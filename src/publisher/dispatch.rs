@@ -34,13 +34,18 @@ impl Session {
     /// has published, and its verdict opens the window.
     pub fn send(&mut self, jobs: Vec<Job>) {
         self.outstanding.extend(jobs.iter().map(|job| job.key));
-        self.backlog.extend(jobs);
+        let (alone, others): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.alone);
+        self.suspects.extend(alone);
+        self.backlog.extend(others);
         match &self.state {
             State::Lost(reason) => {
                 let reason = reason.clone();
                 self.lose(&reason);
             }
-            _ => self.pump(),
+            _ => {
+                self.pump();
+                self.try_suspects();
+            }
         }
     }
 
@@ -255,7 +260,7 @@ impl Session {
     }
 
     /// Sends the suspects one at a time on a lane of their own, so that the guilty one is found and only it pays.
-    fn try_suspects(&mut self) {
+    pub(super) fn try_suspects(&mut self) {
         if self.trial.is_some() || self.suspects.is_empty() || self.state != State::Open {
             return;
         }

@@ -5,12 +5,13 @@
 //! the client, a kill switch on it, and a watchdog that pulls it. What the client does when the broker stalls,
 //! blocks or dies is otherwise to wait, in places without end.
 //!
-//! Replacing the client takes another `socket.rs`, `wire.rs`, `lane.rs` and the opening in `session.rs`: a way to
+//! Replacing the client takes another `socket.rs`, `open.rs`, `wire.rs` and `lane.rs`: a way to
 //! open a channel in confirm mode on our own socket, to publish on it without waiting, and a stream of acks, nacks
 //! and returns in the order of the wire. Nothing of it shows outside this folder.
 
 mod dispatch;
 mod lane;
+mod open;
 mod session;
 mod socket;
 mod url;
@@ -41,14 +42,16 @@ pub struct Job {
     pub key: Key,
     /// What to send.
     pub message: Message,
+    /// Whether it goes with no other message in flight on its channel.
+    pub alone: bool,
     /// Whether it was sent before and may have arrived.
     in_doubt: bool,
 }
 
 impl Job {
-    /// A message to publish.
+    /// A message to publish, in a window with others.
     pub fn new(key: Key, message: Message) -> Self {
-        Self { key, message, in_doubt: false }
+        Self { key, message, alone: false, in_doubt: false }
     }
 
     /// What it takes of a window.

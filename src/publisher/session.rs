@@ -1,4 +1,4 @@
-//! One connection to the broker: opening it, its state, its exchanges, its lanes, its end.
+//! One connection to the broker: its state, its exchanges, its lanes, its end.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -6,26 +6,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use amiquip::{
-    AmqpValue, Auth, Connection, ConnectionBlockedNotification, ConnectionOptions, ConnectionTuning,
-};
+use amiquip::{AmqpValue, Connection, ConnectionBlockedNotification};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, unbounded};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::config::Broker;
 use crate::error::{Error, Kind, Result, Server};
-use crate::message::FRAME_MAX;
 
 use super::dispatch::News;
 use super::lane::{Lane, Report, Window};
-use super::socket::{self, KillSwitch};
+use super::open::open_within;
+use super::socket::KillSwitch;
 use super::url::Address;
 use super::watchdog::Watchdog;
 use super::wire::{self, Ending, opening_failed};
 use super::{Job, Key};
-
-/// Channels are numbered up to this. The client would hang once the numbers ran over.
-const CHANNEL_MAX: u16 = 64;
 
 /// The longest wait for the broker's answer to one request on an open connection.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -93,13 +88,6 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("state", &self.state).finish_non_exhaustive()
     }
-}
-
-/// A connection just opened.
-struct Opened {
-    connection: Connection,
-    alarms: Receiver<ConnectionBlockedNotification>,
-    kill: Arc<KillSwitch>,
 }
 
 impl Session {
@@ -320,7 +308,12 @@ impl Session {
         };
         let blocked = self.state != State::Open;
         self.blocked.store(blocked, Ordering::Relaxed);
-        if blocked { self.take_back_unsent() } else { self.pump() }
+        if blocked {
+            self.take_back_unsent();
+        } else {
+            self.pump();
+            self.try_suspects();
+        }
     }
 
     /// Kills the connection and returns why it had ended, as far as the client knows.
@@ -350,86 +343,4 @@ impl Drop for Session {
             self.kill.pull();
         }
     }
-}
-
-/// Opens a connection on a thread of its own, which is left behind when the time is over: name resolution cannot
-/// be ended, and everything after it is ended by the kill switch.
-fn open_within(address: &Address, limit: Duration) -> Result<Opened> {
-    let (kill_sender, kill) = bounded(1);
-    let (sender, opened) = bounded(1);
-    let deadline = Instant::now() + limit;
-    let theirs = address.clone();
-    thread::Builder::new()
-        .name("outboxd-broker-open".into())
-        .spawn(move || {
-            let _ = sender.send(open(&theirs, deadline, &kill_sender));
-        })
-        .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
-    match opened.recv_deadline(deadline) {
-        Ok(result) => result,
-        Err(_) => {
-            let phase = match kill.try_recv() {
-                Ok(kill) => {
-                    KillSwitch::pull(&kill);
-                    "the broker's answer to the connection"
-                }
-                Err(_) => "its address to answer",
-            };
-            Err(Error::new(
-                Kind::Unavailable(Server::Broker),
-                format!(
-                    "opening a session on broker {address} waited longer than open_timeout {limit:?} for {phase}"
-                ),
-            ))
-        }
-    }
-}
-
-fn open(address: &Address, deadline: Instant, kill_sender: &Sender<Arc<KillSwitch>>) -> Result<Opened> {
-    let shown = address.to_string();
-    let unavailable = |reason: String| {
-        Error::new(
-            Kind::Unavailable(Server::Broker),
-            format!("opening a session on broker {shown} failed: {reason}"),
-        )
-    };
-    let stream = socket::connect(&address.host, address.port, deadline).map_err(unavailable)?;
-    let kill = Arc::new(KillSwitch::new(&stream).map_err(|error| unavailable(error.to_string()))?);
-    let _ = kill_sender.send(Arc::clone(&kill));
-    let stream = mio::net::TcpStream::from_stream(stream).map_err(|error| unavailable(error.to_string()))?;
-    let options = ConnectionOptions::default()
-        .auth(Auth::Plain { username: address.user.clone(), password: address.password.clone() })
-        .virtual_host(address.vhost.clone())
-        .heartbeat(address.heartbeat_s)
-        .channel_max(CHANNEL_MAX)
-        .frame_max(FRAME_MAX)
-        .connection_timeout(Some(deadline.saturating_duration_since(Instant::now())));
-    let opened = handshake(address, stream, options).and_then(|mut connection| {
-        let alarms = connection.listen_for_connection_blocked()?;
-        Ok((connection, alarms))
-    });
-    match opened {
-        Ok((connection, alarms)) => Ok(Opened { connection, alarms, kill }),
-        Err(error) => {
-            kill.pull();
-            Err(opening_failed(&shown, &error))
-        }
-    }
-}
-
-fn handshake(
-    address: &Address,
-    stream: mio::net::TcpStream,
-    options: ConnectionOptions<Auth>,
-) -> amiquip::Result<Connection> {
-    let tuning = ConnectionTuning::default();
-    #[cfg(feature = "tls")]
-    if address.tls {
-        let connector = native_tls::TlsConnector::new()
-            .map_err(|source| amiquip::Error::CreateTlsConnector { source })?;
-        return Connection::open_tls_stream(connector, &address.host, stream, options, tuning);
-    }
-    #[cfg(not(feature = "tls"))]
-    let _ = address;
-    Connection::insecure_open_stream(stream, options, tuning)
 }

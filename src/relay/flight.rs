@@ -33,10 +33,16 @@ impl Flight {
                 continue;
             }
             let id = event.id;
+            let alone = policy::goes_alone(&event);
             let encoded = message::encode(&event, payload, &config.routing);
             self.open.insert(id, event);
             match encoded {
-                Ok(message) => jobs.push(Job::new(Key { claim: self.number, id }, message)),
+                Ok(message) => {
+                    let key = Key { claim: self.number, id };
+                    let mut job = Job::new(key, message);
+                    job.alone = alone;
+                    jobs.push(job);
+                }
                 Err(outcome) => self.note(id, outcome, config),
             }
         }

@@ -30,6 +30,10 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// How long the answer to a probe is waited for. An alarm is told within milliseconds.
 const PROBE_MAX: Duration = Duration::from_secs(2);
 
+/// How often a tick opens another connection when its own is lost under way. Two losses in a row make the events
+/// that were in flight go alone, so that the third connection finds one that ends connections.
+const RECONNECTS: u32 = 3;
+
 /// What a tick did.
 #[derive(Debug, Clone)]
 pub struct Tick {
@@ -98,6 +102,12 @@ impl Relay {
     fn beat(&mut self, stop: &Stop) -> (Tally, Change) {
         let mut tally = Tally::default();
         let mut result = self.drain(stop, &mut tally);
+        for _ in 0..RECONNECTS {
+            if result.is_ok() || stop.requested() || !self.lost_session() {
+                break;
+            }
+            result = self.drain(stop, &mut tally);
+        }
         // Confirms in hand are worth one more try before this process may end.
         if let Err(error) = self.write_late(&mut tally) {
             result = result.and(Err(error));
@@ -143,6 +153,18 @@ impl Relay {
         let result = drain.run(stop);
         *tally += drain.tally;
         result
+    }
+
+    /// Whether the connection was lost under way, which another one may mend at once. One that cannot even be opened
+    /// is for the next try.
+    fn lost_session(&mut self) -> bool {
+        match self.session.as_mut().map(Session::state) {
+            Some(State::Lost(reason)) => {
+                log::warn!("the broker's connection was lost ({reason}); opening another");
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The live session, or a new one. A blocked one is kept, to hear that it no longer is.
