@@ -162,7 +162,8 @@ fn the_readme_shows_every_setting_with_its_default() {
 /// The rules above are only as good as the reading.
 #[test]
 fn code_and_strings_are_told_apart() {
-    let text = "let a = \"x\\\"// y\"; // print!(\nlet b = '\"'; /* panic!( */ let c: &'static str = r#\"z\"#;";
+    let text =
+        "let a = \"x\\\"// y\"; // print!(\nlet b = '\"'; /* panic!( */ let c: &'static str = r#\"z\"#;";
     let (code, strings) = read(text);
     assert_eq!(strings, ["x\\\"// y", "z"]);
     assert!(!code.contains("print") && !code.contains("panic") && code.contains("'static str"), "{code}");

@@ -26,10 +26,8 @@ fn unsent(name: &'static str, values: &'static str, becomes: &'static str) -> Ca
 /// Writes the cases' rows, runs once, and compares every row and every message.
 fn check(world: &mut World, arguments: &[&str], code: i32, cases: &[Case]) {
     let queue = world.queue();
-    let ids: Vec<i64> = cases
-        .iter()
-        .map(|case| world.insert_with(&queue, "{}", COLUMNS, case.values))
-        .collect();
+    let ids: Vec<i64> =
+        cases.iter().map(|case| world.insert_with(&queue, "{}", COLUMNS, case.values)).collect();
     world.once(arguments, code);
     let rows: Vec<_> = ids.iter().map(|id| world.row(*id)).collect();
     for (case, row) in cases.iter().zip(&rows) {
@@ -37,12 +35,8 @@ fn check(world: &mut World, arguments: &[&str], code: i32, cases: &[Case]) {
     }
     let mut arrived = world.arrivals(&queue);
     arrived.sort();
-    let mut expected: Vec<String> = cases
-        .iter()
-        .zip(&rows)
-        .filter(|(case, _)| case.sent)
-        .map(|(_, row)| row.event_id.clone())
-        .collect();
+    let mut expected: Vec<String> =
+        cases.iter().zip(&rows).filter(|(case, _)| case.sent).map(|(_, row)| row.event_id.clone()).collect();
     expected.sort();
     assert_eq!(arrived, expected, "the rows: {rows:#?}");
 }
@@ -89,10 +83,7 @@ fn a_failed_event_is_due_when_its_back_off_is_over_whatever_its_age() {
 #[test]
 fn a_scheduled_event_waits_for_its_time() {
     let cases = [
-        sent(
-            "time reached",
-            "'WAITING', 0, clock_timestamp() - interval '1 hour', clock_timestamp(), null",
-        ),
+        sent("time reached", "'WAITING', 0, clock_timestamp() - interval '1 hour', clock_timestamp(), null"),
         unsent(
             "time ahead",
             "'WAITING', 0, clock_timestamp() - interval '1 hour', clock_timestamp() + interval '3 minutes', null",
@@ -110,7 +101,11 @@ fn a_scheduled_event_waits_for_its_time() {
 #[test]
 fn an_event_whose_deadline_passed_is_expired_unsent_whatever_it_waited_for() {
     let cases = [
-        unsent("old", "'WAITING', 0, clock_timestamp() - interval '1 hour', null, clock_timestamp()", "EXPIRED"),
+        unsent(
+            "old",
+            "'WAITING', 0, clock_timestamp() - interval '1 hour', null, clock_timestamp()",
+            "EXPIRED",
+        ),
         unsent("too young", "'WAITING', 0, clock_timestamp(), null, clock_timestamp()", "EXPIRED"),
         unsent(
             "scheduled for later",
@@ -118,7 +113,11 @@ fn an_event_whose_deadline_passed_is_expired_unsent_whatever_it_waited_for() {
             "EXPIRED",
         ),
         unsent("failed", "'FAILED', 1, clock_timestamp(), null, clock_timestamp()", "EXPIRED"),
-        unsent("failed and backing off", "'FAILED', 1, clock_timestamp(), 'infinity', '-infinity'", "EXPIRED"),
+        unsent(
+            "failed and backing off",
+            "'FAILED', 1, clock_timestamp(), 'infinity', '-infinity'",
+            "EXPIRED",
+        ),
         // Its deadline is what counts: an event that is over is not worth an operator's look.
         unsent("failed at the limit", "'FAILED', 3, clock_timestamp(), null, clock_timestamp()", "EXPIRED"),
     ];
@@ -259,10 +258,7 @@ fn odd_creation_times_are_compared_like_any_other_and_sent_when_a_message_can_ca
 /// What must hold in every time zone: an event of a known moment, one too young, one scheduled, one over.
 fn check_in_time_zone(world: &mut World, zone: &str) {
     let name = world.database.name.clone();
-    world
-        .client
-        .batch_execute(&format!("alter database {name} set timezone = '{zone}'"))
-        .unwrap();
+    world.client.batch_execute(&format!("alter database {name} set timezone = '{zone}'")).unwrap();
     world.client = world.database.connect();
     let shown: String = world.client.query_one("show timezone", &[]).unwrap().get(0);
     assert_eq!(shown, zone);

@@ -87,7 +87,9 @@ fn a_missing_index_is_built_while_a_relay_runs_and_an_application_writes() {
 
 #[test]
 fn the_printed_sql_makes_the_table_that_init_makes() {
-    for (table, schema, name) in [("event_outbox", "public", "event_outbox"), ("app.\"my.events\"", "app", "my.events")] {
+    for (table, schema, name) in
+        [("event_outbox", "public", "event_outbox"), ("app.\"my.events\"", "app", "my.events")]
+    {
         let servers = Servers::shared();
         let (ours, theirs) = (servers.database(), servers.database());
         init(&ours, &["--table", table], 0);
@@ -170,7 +172,8 @@ fn any_name_that_postgresql_takes_is_taken() {
         assert!(first.stdout.contains("is created"), "{first:?}");
         let second = init(&world.database, &["--table", &table], 0);
         assert!(second.stdout.contains("is complete already"), "{second:?}");
-        let there = "select count(*) from information_schema.tables where table_schema = $1 and table_name = $2";
+        let there =
+            "select count(*) from information_schema.tables where table_schema = $1 and table_name = $2";
         let there: i64 = world.client.query_one(there, &[&schema, &name]).unwrap().get(0);
         assert_eq!(there, 1, "{table}");
         let event = world.outboxd(&["enqueue", &queue, "--table", &table]);
@@ -244,7 +247,10 @@ fn another_relation_with_the_indexs_name_is_named() {
 fn a_table_that_is_no_outbox_is_refused_with_what_is_wrong_and_left_as_it_is() {
     let cases = [
         ("drop column payload", "it has no column payload"),
-        ("drop column event_id, drop column fail_count", "it has no column event_id; it has no column fail_count"),
+        (
+            "drop column event_id, drop column fail_count",
+            "it has no column event_id; it has no column fail_count",
+        ),
         ("alter column created_at type text", "column created_at is text, not timestamp with time zone"),
         (
             "add check (status in ('WAITING', 'PUBLISHED', 'FAILED'))",

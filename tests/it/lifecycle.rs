@@ -113,6 +113,25 @@ fn once_is_ended_by_sigterm_like_run() {
     assert_eq!(each_once(&world.broker.drain_ready(&queue)), published);
 }
 
+/// Someone's forgotten `lock table` must not keep a service from being stopped.
+#[test]
+fn sigterm_ends_a_relay_within_its_grace_while_the_table_is_locked() {
+    let world = World::new();
+    let mut locker = world.database.connect();
+    let mut lock = locker.transaction().unwrap();
+    lock.batch_execute("lock table event_outbox in access exclusive mode").unwrap();
+    let mut relay = world.start(&["--interval", "100ms", "--grace", "3s"]);
+    let waiting = "select count(*) from pg_stat_activity \
+        where datname = current_database() and application_name = 'outboxd' and wait_event_type = 'Lock'";
+    wait_until("the relay waits for the lock", DEADLINE, || {
+        (lock.query_one(waiting, &[]).unwrap().get::<_, i64>(0) > 0).then_some(())
+    });
+    relay.signal("TERM");
+    let ended = relay.wait(GRACE.1);
+    // In order, or because its grace is over.
+    assert!([Some(0), Some(75)].contains(&ended.code), "{ended:?}");
+}
+
 #[test]
 fn a_second_signal_ends_it_at_once() {
     for (signal, code) in [("TERM", 143), ("INT", 130)] {
@@ -204,7 +223,8 @@ fn a_relay_that_starts_before_its_table_waits_for_it() {
     let mut world = World::on(Servers::shared().database(), Servers::shared().amqp_url());
     let queue = world.queue();
     let mut relay = world.start(&["--interval", "100ms", "--min-age", "0s", "-v"]);
-    let line = relay.wait_for_line("table event_outbox does not exist: create it with: outboxd init", DEADLINE);
+    let line =
+        relay.wait_for_line("table event_outbox does not exist: create it with: outboxd init", DEADLINE);
     assert!(line.contains(" ERROR "), "{line}");
     wait_until("it has tried again", DEADLINE, || (count(&relay, "DEBUG still: ") >= 3).then_some(()));
     assert_eq!(count(&relay, " ERROR "), 1, "{relay}");

@@ -2,6 +2,7 @@
 //! exchanges of its own. Tests that break a server start their own.
 
 #![allow(
+    unreachable_pub,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,

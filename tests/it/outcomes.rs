@@ -68,12 +68,12 @@ fn of_one_batch_only_the_events_that_a_full_queue_nacks_fail() {
     // One channel with room for all, so that the broker answers many messages with one acknowledgement.
     world.once(&["--workers", "1", "--window", "1000"], 75);
 
-    let mut arrived = world.arrivals(&healthy);
+    let arrived = world.arrivals(&healthy);
     assert_eq!(arrived.len(), 200, "each exactly once");
     for id in &to_healthy {
         assert_published(&world.row(*id));
     }
-    assert_eq!(arrived.drain(..).collect::<BTreeSet<_>>(), event_ids(&mut world, &to_healthy));
+    assert_eq!(arrived.into_iter().collect::<BTreeSet<_>>(), event_ids(&mut world, &to_healthy));
 
     let arrived = world.arrivals(&full);
     let (taken, nacked): (Vec<i64>, Vec<i64>) =
@@ -234,8 +234,8 @@ fn an_exchange_deleted_under_a_live_connection_costs_its_neighbours_nothing() {
     }
 }
 
-#[test]
-fn an_exchange_that_the_user_may_not_write_to_fails_only_its_own_events() {
+/// A user who may not write to one of the exchanges: its events are refused, the others arrive.
+fn check_forbidden_exchange(arguments: &[&str]) {
     let own;
     let servers = Servers::shared();
     let rabbit = match servers.rabbit() {
@@ -264,7 +264,7 @@ fn an_exchange_that_the_user_may_not_write_to_fails_only_its_own_events() {
         }
         fine.push(world.insert(&queue, "{}"));
     }
-    let output = world.once(&[], 75);
+    let output = world.once(arguments, 75);
     for id in &refused {
         assert_failed(&world.row(*id), 1, &["403", &closed]);
     }
@@ -280,14 +280,22 @@ fn an_exchange_that_the_user_may_not_write_to_fails_only_its_own_events() {
 }
 
 #[test]
+fn an_exchange_that_the_user_may_not_write_to_fails_only_its_own_events() {
+    check_forbidden_exchange(&[]);
+}
+
+#[test]
+fn one_at_a_time_a_forbidden_exchange_fails_only_its_own_events_too() {
+    check_forbidden_exchange(&["--workers", "1", "--window", "1"]);
+}
+
+#[test]
 fn an_internal_exchange_refuses_only_its_own_events() {
     let mut world = World::new();
     let (queue, internal) = (world.queue(), unique("internal"));
     let mut connection = amiquip::Connection::insecure_open(&world.amqp_url).unwrap();
-    let options = amiquip::ExchangeDeclareOptions {
-        internal: true,
-        ..amiquip::ExchangeDeclareOptions::default()
-    };
+    let options =
+        amiquip::ExchangeDeclareOptions { internal: true, ..amiquip::ExchangeDeclareOptions::default() };
     let channel = connection.open_channel(None).unwrap();
     channel.exchange_declare(ExchangeType::Fanout, &internal, options).unwrap();
     let refused = insert_for(&mut world, &internal, &queue);

@@ -37,7 +37,8 @@ fn text_of(length: usize) -> String {
 fn text_arrives_byte_for_byte() {
     let mut world = World::new();
     let queue = world.queue();
-    let payloads = [DELICATE, "not JSON at all", "{\"cut", "\u{feff}{}", " ", "\u{10ffff}\u{1}", "'; drop table"];
+    let payloads =
+        [DELICATE, "not JSON at all", "{\"cut", "\u{feff}{}", " ", "\u{10ffff}\u{1}", "'; drop table"];
     for payload in payloads {
         world.insert(&queue, payload);
     }

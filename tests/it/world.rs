@@ -58,13 +58,7 @@ impl World {
         let client = database.connect();
         let broker = Broker::open(amqp_url);
         let config = config_file::ConfigFile::new();
-        World {
-            database,
-            client,
-            broker,
-            amqp_url: amqp_url.into(),
-            config,
-        }
+        World { database, client, broker, amqp_url: amqp_url.into(), config }
     }
 
     /// A queue of its own, which is also the event type that goes there without any route.
@@ -76,12 +70,7 @@ impl World {
 
     /// Writes an event that is old enough to be due at once, and returns its row's id.
     pub fn insert(&mut self, event_type: &str, payload: &str) -> i64 {
-        self.insert_with(
-            event_type,
-            payload,
-            "created_at",
-            "clock_timestamp() - interval '1 hour'",
-        )
+        self.insert_with(event_type, payload, "created_at", "clock_timestamp() - interval '1 hour'")
     }
 
     /// The same with further columns, given as SQL.
@@ -91,10 +80,7 @@ impl World {
             "insert into event_outbox (event_id, event_type, payload, {columns}) values ($1, $2, $3, {values}) \
              returning id"
         );
-        self.client
-            .query_one(&sql, &[&event_id, &event_type, &payload])
-            .unwrap()
-            .get(0)
+        self.client.query_one(&sql, &[&event_id, &event_type, &payload]).unwrap().get(0)
     }
 
     /// Writes `count` due events of one type in one statement.
@@ -157,12 +143,7 @@ impl World {
 
     /// Runs `outboxd once` with these further arguments, and expects the exit code.
     pub fn once(&self, arguments: &[&str], code: i32) -> Output {
-        let output = Proc::run(
-            OUTBOXD,
-            &self.arguments("once", arguments),
-            &self.environment(),
-            DEADLINE,
-        );
+        let output = Proc::run(OUTBOXD, &self.arguments("once", arguments), &self.environment(), DEADLINE);
         assert_eq!(output.code, Some(code), "{output:?}");
         output
     }
@@ -201,9 +182,7 @@ mod config_file {
 
     impl ConfigFile {
         pub fn new() -> ConfigFile {
-            let path = env::temp_dir()
-                .join(unique("outboxd-test"))
-                .with_extension("toml");
+            let path = env::temp_dir().join(unique("outboxd-test")).with_extension("toml");
             fs::write(&path, "").unwrap();
             let text = path.to_str().unwrap().to_owned();
             ConfigFile { path, text }

@@ -42,7 +42,8 @@ fn a_flag_beats_the_environment_and_that_beats_the_file() {
 #[test]
 fn all_problems_of_all_sources_are_told_at_once() {
     let toml = "interval = \"soon\"\nbatch_row = 5\n\n[[route]]\nexchange = \"x\"\nunroutable = \"drop\"\n";
-    let problems = problems_of(toml, &["--window", "0"], &[("OUTBOXD_WORKERS", "many"), ("OUTBOXD_WINDW", "1")]);
+    let problems =
+        problems_of(toml, &["--window", "0"], &[("OUTBOXD_WORKERS", "many"), ("OUTBOXD_WINDW", "1")]);
     let expected = [
         "batch_row in FILE line 2: unknown; did you mean batch_rows?",
         "OUTBOXD_WINDW: unknown; did you mean OUTBOXD_WINDOW?",
@@ -62,7 +63,10 @@ fn all_problems_of_all_sources_are_told_at_once() {
 #[test]
 fn relations_between_settings_are_checked() {
     let problems = problems_of("min_age = \"5m\"\nmax_age = \"3m\"\nbackoff_base = \"1h\"", &[], &[]);
-    assert!(problems.iter().any(|line| line.contains("max_age") && line.contains("min_age")), "{problems:#?}");
+    assert!(
+        problems.iter().any(|line| line.contains("max_age") && line.contains("min_age")),
+        "{problems:#?}"
+    );
     assert!(
         problems.iter().any(|line| line.contains("backoff_base") && line.contains("backoff_max")),
         "{problems:#?}"
@@ -77,8 +81,9 @@ fn missing_urls_are_told_with_every_way_to_give_them() {
         for (name, flag, variable) in
             [("database_url", "--database-url", "DATABASE_URL"), ("amqp_url", "--amqp-url", "AMQP_URL")]
         {
-            let expected =
-                format!("outboxd: {name}: missing; give it as {flag} or {variable}, or in the configuration file");
+            let expected = format!(
+                "outboxd: {name}: missing; give it as {flag} or {variable}, or in the configuration file"
+            );
             assert!(output.stderr.lines().any(|line| line == expected), "{output:?}");
         }
     }

@@ -37,8 +37,18 @@ fn a_young_event_is_left_and_the_reason_is_told() {
 fn everything_that_was_left_is_told_with_its_reason() {
     let mut world = World::new();
     world.insert_with("x", "{}", "created_at", "now()");
-    world.insert_with("x", "{}", "status, fail_count, available_at", "'FAILED', 1, now() + interval '1 hour'");
-    world.insert_with("x", "{}", "created_at, available_at", "now() - interval '1 hour', now() + interval '1 hour'");
+    world.insert_with(
+        "x",
+        "{}",
+        "status, fail_count, available_at",
+        "'FAILED', 1, now() + interval '1 hour'",
+    );
+    world.insert_with(
+        "x",
+        "{}",
+        "created_at, available_at",
+        "now() - interval '1 hour', now() + interval '1 hour'",
+    );
     let expected = "0 due; 1 younger than min_age 30s: --min-age 0s sends it now; 1 failed and backing off; \
         1 scheduled for later\n";
     assert_eq!(world.once(&[], 0).stdout, expected);
@@ -76,7 +86,10 @@ fn a_table_that_is_missing_names_init() {
 #[test]
 fn a_table_without_our_columns_names_them_and_init() {
     let mut world = World::new();
-    world.client.batch_execute("alter table event_outbox drop column headers, drop column last_error").unwrap();
+    world
+        .client
+        .batch_execute("alter table event_outbox drop column headers, drop column last_error")
+        .unwrap();
     let output = world.once(&[], 78);
     let expected = "table event_outbox lacks headers, last_error: add what is missing with: outboxd init";
     assert!(output.stderr.contains(expected), "{output:?}");
@@ -87,7 +100,10 @@ fn a_table_of_a_foreign_shape_names_what_is_missing() {
     let mut world = World::new();
     world.client.batch_execute("alter table event_outbox drop column payload").unwrap();
     let output = world.once(&[], 78);
-    assert!(output.stderr.contains("table event_outbox is not an outbox: it has no column payload"), "{output:?}");
+    assert!(
+        output.stderr.contains("table event_outbox is not an outbox: it has no column payload"),
+        "{output:?}"
+    );
 }
 
 #[test]

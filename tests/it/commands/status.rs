@@ -11,8 +11,18 @@ fn filled() -> World {
     let mut world = World::new();
     world.insert_with("x", "{}", "created_at", "now() - interval '30 minutes 30 seconds'");
     world.insert_with("x", "{}", "created_at", "now()");
-    world.insert_with("x", "{}", "status, fail_count, available_at", "'FAILED', 1, now() + interval '1 hour'");
-    world.insert_with("x", "{}", "created_at, available_at", "now() - interval '1 hour', now() + interval '1 hour'");
+    world.insert_with(
+        "x",
+        "{}",
+        "status, fail_count, available_at",
+        "'FAILED', 1, now() + interval '1 hour'",
+    );
+    world.insert_with(
+        "x",
+        "{}",
+        "created_at, available_at",
+        "now() - interval '1 hour', now() + interval '1 hour'",
+    );
     world.insert_with("x", "{}", "status, fail_count", "'DEAD', 3");
     for _ in 0..2 {
         world.insert_with("x", "{}", "status, published_at", "'PUBLISHED', now()");
@@ -33,11 +43,8 @@ fn parsed(output: &Output) -> Value {
 fn people_read_counts_the_backlog_and_both_servers() {
     let world = filled();
     let output = ends(0, &["status"], &environment(&world));
-    let lines: Vec<String> = output
-        .stdout
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
+    let lines: Vec<String> =
+        output.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for expected in [
         "table event_outbox",
         "WAITING 3",
@@ -52,7 +59,8 @@ fn people_read_counts_the_backlog_and_both_servers() {
     ] {
         assert!(lines.iter().any(|line| line == expected), "{expected:?} in {output:?}");
     }
-    let has = |start: &str, part: &str| lines.iter().any(|line| line.starts_with(start) && line.contains(part));
+    let has =
+        |start: &str, part: &str| lines.iter().any(|line| line.starts_with(start) && line.contains(part));
     assert!(has("due now 1, the oldest for 30m", ""), "{output:?}");
     assert!(has("database ", &format!("/{} ok, PostgreSQL 1", world.database.name)), "{output:?}");
     assert!(has("broker ", " reachable, alarms not known, RabbitMQ "), "{output:?}");
@@ -66,7 +74,8 @@ fn programs_read_the_same_as_json() {
     let counts = json!({"WAITING": 3, "FAILED": 1, "DEAD": 1, "PUBLISHED": 2, "EXPIRED": 0, "SKIPPED": 1});
     assert_eq!(status["table"], "event_outbox");
     assert_eq!(status["counts"], counts);
-    let backlog = ["due", "younger_than_min_age", "backing_off", "scheduled"].map(|name| status[name].clone());
+    let backlog =
+        ["due", "younger_than_min_age", "backing_off", "scheduled"].map(|name| status[name].clone());
     assert_eq!(backlog, [json!(1), json!(1), json!(1), json!(1)]);
     let oldest = status["oldest_due_age_seconds"].as_f64().unwrap();
     assert!((1800.0..2400.0).contains(&oldest), "{oldest}");
@@ -109,5 +118,8 @@ fn a_missing_table_is_named() {
     let world = World::new();
     let arguments = ["status", "--table", "app.nowhere"];
     let output = ends(78, &arguments, &environment(&world));
-    assert!(output.stdout.contains("table app.nowhere does not exist: create it with: outboxd init"), "{output:?}");
+    assert!(
+        output.stdout.contains("table app.nowhere does not exist: create it with: outboxd init"),
+        "{output:?}"
+    );
 }

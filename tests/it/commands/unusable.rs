@@ -17,7 +17,10 @@ fn an_unreachable_broker_ends_with_69_although_nothing_is_due() {
     let output = ends(69, &["once"], &environment);
     let last = output.stderr.lines().last().unwrap();
     assert!(last.starts_with("outboxd: opening a session on broker 127.0.0.1:"), "{output:?}");
-    assert!(last.contains("Connection refused") && last.contains("(since 20") && last.ends_with("Z)"), "{last}");
+    assert!(
+        last.contains("Connection refused") && last.contains("(since 20") && last.ends_with("Z)"),
+        "{last}"
+    );
 }
 
 #[test]

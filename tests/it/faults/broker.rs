@@ -36,7 +36,9 @@ fn a_connection_that_is_closed_by_an_operator_is_opened_again() {
     let mut closed = 0;
     while closed < 3 && world.count("PUBLISHED") < EVENTS {
         // The test's own connection goes with it.
-        rabbit.eval("[rabbit_networking:close_connection(P, \"bye\") || P <- rabbit_networking:connections()].");
+        rabbit.eval(
+            "[rabbit_networking:close_connection(P, \"bye\") || P <- rabbit_networking:connections()].",
+        );
         closed += 1;
         let before = world.count("PUBLISHED");
         wait_until("it goes on", DEADLINE, || (world.count("PUBLISHED") > before).then_some(()));
@@ -85,7 +87,10 @@ fn a_memory_alarm_before_the_first_publish_keeps_the_batch_back() {
     let once = Proc::run(OUTBOXD, &["once", "--publish-timeout", "1s"], &environment, DEADLINE);
     assert_eq!(once.code, Some(69), "{once:?}");
     let last = once.stderr.lines().last().unwrap();
-    assert!(last.starts_with("outboxd: the broker blocks publishers (") && last.contains("(since 20"), "{once:?}");
+    assert!(
+        last.starts_with("outboxd: the broker blocks publishers (") && last.contains("(since 20"),
+        "{once:?}"
+    );
     assert!(!once.stdout.contains("published"), "{once:?}");
 
     rabbit.memory_alarm(false);
@@ -98,7 +103,8 @@ fn sigterm_ends_a_relay_within_its_grace_while_the_broker_blocks() {
     let mut world = World::with_broker(&rabbit.url());
     let queue = world.queue();
     world.insert_many(&queue, 1000);
-    let mut relay = world.start(&["--window", "1", "--workers", "1", "--grace", "4s", "--publish-timeout", "5m"]);
+    let mut relay =
+        world.start(&["--window", "1", "--workers", "1", "--grace", "4s", "--publish-timeout", "5m"]);
     is_draining(&mut world);
     rabbit.memory_alarm(true);
     relay.signal("TERM");
@@ -116,7 +122,8 @@ fn sigterm_ends_a_relay_within_its_grace_while_the_broker_is_frozen() {
     let mut world = World::with_broker(&rabbit.url());
     let queue = world.queue();
     world.insert_many(&queue, EVENTS);
-    let mut relay = world.start(&["--window", "1", "--workers", "1", "--grace", "4s", "--publish-timeout", "5m"]);
+    let mut relay =
+        world.start(&["--window", "1", "--workers", "1", "--grace", "4s", "--publish-timeout", "5m"]);
     is_draining(&mut world);
     rabbit.freeze();
     relay.signal("TERM");
@@ -139,7 +146,8 @@ fn a_frozen_broker_is_given_up_after_publish_timeout_and_used_again() {
     relay.wait_for_line("no confirm within publish_timeout 2s", DEADLINE);
     let free = "select count(*) from (select 1 from event_outbox for update nowait) as t";
     wait_until("no row is locked", DEADLINE, || world.client.query_one(free, &[]).ok());
-    let unsure = "select count(*) from event_outbox where last_error like 'unconfirmed x1: %' and status = 'WAITING'";
+    let unsure =
+        "select count(*) from event_outbox where last_error like 'unconfirmed x1: %' and status = 'WAITING'";
     let unsure: i64 = world.client.query_one(unsure, &[]).unwrap().get(0);
     assert!((1..=IN_FLIGHT as i64).contains(&unsure), "{unsure} are unconfirmed:\n{relay}");
     rabbit.thaw();

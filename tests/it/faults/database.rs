@@ -84,7 +84,8 @@ fn ddl_behind_an_open_claim_goes_through_and_so_does_the_drain() {
         "drop index by_type",
         "lock table event_outbox in access exclusive mode",
     ] {
-        other.batch_execute(&format!("begin; set local lock_timeout = '30s'; {ddl}; commit")).unwrap();
+        let done = other.batch_execute(&format!("begin; set local lock_timeout = '30s'; {ddl}; commit"));
+        assert!(done.is_ok(), "{ddl}: {done:?}\n{relay}");
     }
     all_arrive(&mut world, &relay, &queue, IN_FLIGHT * 4);
 }

@@ -43,9 +43,7 @@ pub struct Message {
 impl Message {
     /// The message id; a message without one is a failure.
     pub fn id(&self) -> &str {
-        self.message_id
-            .as_deref()
-            .unwrap_or_else(|| panic!("a message without an id: {self:?}"))
+        self.message_id.as_deref().unwrap_or_else(|| panic!("a message without an id: {self:?}"))
     }
 
     /// The body as text.
@@ -57,66 +55,36 @@ impl Message {
 impl Broker {
     pub fn open(url: &str) -> Broker {
         // A broker that a test has frozen must not hold the test for longer than two heartbeats.
-        let url = if url.contains('?') {
-            url.to_owned()
-        } else {
-            format!("{url}?heartbeat=5")
-        };
+        let url = if url.contains('?') { url.to_owned() } else { format!("{url}?heartbeat=5") };
         let mut connection = Connection::insecure_open(&url)
             .unwrap_or_else(|error| panic!("cannot connect to the broker: {error}"));
-        let channel = connection
-            .open_channel(None)
-            .unwrap_or_else(|error| panic!("no channel: {error}"));
-        Broker {
-            channel,
-            connection: RefCell::new(Some(connection)),
-        }
+        let channel = connection.open_channel(None).unwrap_or_else(|error| panic!("no channel: {error}"));
+        Broker { channel, connection: RefCell::new(Some(connection)) }
     }
 
     /// Declares a durable queue.
     pub fn declare_queue(&self, name: &str, arguments: &[(&str, AmqpValue)]) {
-        let arguments = arguments
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), value.clone()))
-            .collect();
-        let options = QueueDeclareOptions {
-            durable: true,
-            arguments,
-            ..QueueDeclareOptions::default()
-        };
+        let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
+        let options = QueueDeclareOptions { durable: true, arguments, ..QueueDeclareOptions::default() };
         self.check(name, self.channel.queue_declare(name, options));
     }
 
     /// Declares a durable exchange.
     pub fn declare_exchange(&self, name: &str, kind: ExchangeType) {
-        let options = ExchangeDeclareOptions {
-            durable: true,
-            ..ExchangeDeclareOptions::default()
-        };
+        let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
         self.check(name, self.channel.exchange_declare(kind, name, options));
     }
 
     pub fn bind(&self, queue: &str, exchange: &str, routing_key: &str) {
-        self.check(
-            queue,
-            self.channel
-                .queue_bind(queue, exchange, routing_key, FieldTable::new()),
-        );
+        self.check(queue, self.channel.queue_bind(queue, exchange, routing_key, FieldTable::new()));
     }
 
     pub fn unbind(&self, queue: &str, exchange: &str, routing_key: &str) {
-        self.check(
-            queue,
-            self.channel
-                .queue_unbind(queue, exchange, routing_key, FieldTable::new()),
-        );
+        self.check(queue, self.channel.queue_unbind(queue, exchange, routing_key, FieldTable::new()));
     }
 
     pub fn delete_queue(&self, name: &str) {
-        self.check(
-            name,
-            self.channel.queue_delete(name, QueueDeleteOptions::default()),
-        );
+        self.check(name, self.channel.queue_delete(name, QueueDeleteOptions::default()));
     }
 
     pub fn delete_exchange(&self, name: &str) {
@@ -140,19 +108,15 @@ impl Broker {
             let round = ROUND.min(count - messages.len());
             // The broker hands out no more than this, so nothing has to be given back.
             self.check(queue, self.channel.qos(0, round as u16, false));
-            let consumer = self.check(
-                queue,
-                self.channel.basic_consume(queue, ConsumerOptions::default()),
-            );
+            let consumer = self.check(queue, self.channel.basic_consume(queue, ConsumerOptions::default()));
             let mut last = None;
             for _ in 0..round {
                 let delivery = match consumer.receiver().recv_deadline(end) {
                     Ok(ConsumerMessage::Delivery(delivery)) => delivery,
                     Ok(other) => panic!("the consumer of {queue} ended: {other:?}"),
-                    Err(_) => panic!(
-                        "{} of {count} messages arrived in {queue} in {deadline:?}",
-                        messages.len()
-                    ),
+                    Err(_) => {
+                        panic!("{} of {count} messages arrived in {queue} in {deadline:?}", messages.len())
+                    }
                 };
                 last = Some(delivery.clone());
                 messages.push(Message::from(delivery));

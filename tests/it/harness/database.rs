@@ -24,12 +24,7 @@ impl Cluster {
     /// `admin_url` must name a user who may create databases.
     pub fn new(admin_url: String, disposable: bool) -> Cluster {
         let (admin, templates) = (Mutex::new(None), Mutex::new(HashMap::new()));
-        Cluster(Arc::new(Shared {
-            admin_url,
-            disposable,
-            admin,
-            templates,
-        }))
+        Cluster(Arc::new(Shared { admin_url, disposable, admin, templates }))
     }
 
     /// A new empty database.
@@ -54,21 +49,12 @@ impl Cluster {
     fn create(&self, template: Option<&str>) -> Database {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         // The process id keeps test processes apart that use one server together.
-        let name = format!(
-            "outboxd_test_{}_{}",
-            std::process::id(),
-            NUMBER.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("outboxd_test_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let template = template.map_or(String::new(), |template| format!(" template {template}"));
         self.execute(&format!("create database {name}{template}"))
             .unwrap_or_else(|error| panic!("cannot create a database: {}", describe(&error)));
         let url = with_database(&self.0.admin_url, &name);
-        Database {
-            url,
-            name,
-            cluster: self.clone(),
-            keep: self.0.disposable,
-        }
+        Database { url, name, cluster: self.clone(), keep: self.0.disposable }
     }
 
     fn execute(&self, statement: &str) -> Result<(), postgres::Error> {
@@ -77,9 +63,7 @@ impl Cluster {
         if admin.as_ref().is_none_or(Client::is_closed) {
             *admin = Some(Client::connect(&self.0.admin_url, NoTls)?);
         }
-        admin
-            .as_mut()
-            .map_or(Ok(()), |client| client.batch_execute(statement))
+        admin.as_mut().map_or(Ok(()), |client| client.batch_execute(statement))
     }
 }
 
@@ -109,33 +93,23 @@ impl Drop for Database {
     fn drop(&mut self) {
         if !self.keep {
             // A test that fails already must not fail again here.
-            let _ = self
-                .cluster
-                .execute(&format!("drop database if exists {} with (force)", self.name));
+            let _ = self.cluster.execute(&format!("drop database if exists {} with (force)", self.name));
         }
     }
 }
 
 /// The server's own words; the client's error alone says only "db error".
 pub fn describe(error: &postgres::Error) -> String {
-    error.as_db_error().map_or_else(
-        || error.to_string(),
-        |db| format!("{} ({})", db.message(), db.code().code()),
-    )
+    error
+        .as_db_error()
+        .map_or_else(|| error.to_string(), |db| format!("{} ({})", db.message(), db.code().code()))
 }
 
 /// The URL with another database.
 fn with_database(url: &str, database: &str) -> String {
-    let (address, parameters) = url
-        .split_once('?')
-        .map_or((url, None), |(left, right)| (left, Some(right)));
-    let host = address
-        .find("://")
-        .unwrap_or_else(|| panic!("the database must be given as a URL"))
-        + 3;
-    let end = address[host..]
-        .find('/')
-        .map_or(address.len(), |slash| host + slash);
+    let (address, parameters) = url.split_once('?').map_or((url, None), |(left, right)| (left, Some(right)));
+    let host = address.find("://").unwrap_or_else(|| panic!("the database must be given as a URL")) + 3;
+    let end = address[host..].find('/').map_or(address.len(), |slash| host + slash);
     let parameters = parameters.map_or(String::new(), |parameters| format!("?{parameters}"));
     format!("{}/{database}{parameters}", &address[..end])
 }

@@ -51,12 +51,7 @@ impl Guard {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start sh: {error}"));
-        Guard {
-            mark,
-            folder,
-            prefix,
-            shell,
-        }
+        Guard { mark, folder, prefix, shell }
     }
 
     /// The name that marks everything under this guard. It is unique on this machine.
@@ -110,19 +105,12 @@ fn script(mode: &str, mark: &str, folder: Option<&Path>, prefix: &str) -> Comman
     // The shell must not find itself, must not keep the output of `cargo test` open, must not stand
     // in a folder that someone wants to remove, and must survive Ctrl-C.
     command.env_remove(MARK).current_dir("/").process_group(0);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
 /// `outboxd-<process id>-<number>`.
 fn unique_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
-    format!(
-        "outboxd-{}-{}",
-        std::process::id(),
-        NUMBER.fetch_add(1, Ordering::Relaxed)
-    )
+    format!("outboxd-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }

@@ -6,12 +6,7 @@
 // Each of the programs that include this module uses a part of it.
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
 // A test that cannot have its servers fails; that is what panics are for.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod broker;
 mod database;
@@ -130,11 +125,7 @@ impl Servers {
     }
 
     fn new(setup: Setup) -> Servers {
-        Servers {
-            setup,
-            store: OnceLock::new(),
-            bus: OnceLock::new(),
-        }
+        Servers { setup, store: OnceLock::new(), bus: OnceLock::new() }
     }
 
     fn store(&self) -> &Result<Store, String> {
@@ -143,18 +134,12 @@ impl Servers {
                 Setup::Own(options, _) => Postgres::try_start(options, true)?,
                 Setup::Shared => match given()? {
                     Some((url, _)) => {
-                        return Ok(Store {
-                            cluster: Cluster::new(url, false),
-                            server: None,
-                        });
+                        return Ok(Store { cluster: Cluster::new(url, false), server: None });
                     }
                     None => Postgres::try_start(&PostgresOptions::default(), false)?,
                 },
             };
-            Ok(Store {
-                cluster: server.cluster().clone(),
-                server: Some(server),
-            })
+            Ok(Store { cluster: server.cluster().clone(), server: Some(server) })
         })
     }
 
@@ -167,17 +152,12 @@ impl Servers {
                     None => Rabbit::try_start(&RabbitOptions::default())?,
                 },
             };
-            Ok(Bus {
-                url: server.url(),
-                server: Some(server),
-            })
+            Ok(Bus { url: server.url(), server: Some(server) })
         })
     }
 
     fn require_store(&self) -> &Store {
-        self.store()
-            .as_ref()
-            .unwrap_or_else(|message| panic!("{message}"))
+        self.store().as_ref().unwrap_or_else(|message| panic!("{message}"))
     }
 
     fn require_bus(&self) -> &Bus {
@@ -190,18 +170,12 @@ fn given() -> Result<Option<(String, String)>, String> {
     match (env::var(DATABASE_VARIABLE), env::var(AMQP_VARIABLE)) {
         (Ok(database), Ok(amqp)) => Ok(Some((database, amqp))),
         (Err(_), Err(_)) => Ok(None),
-        _ => Err(format!(
-            "set both of {DATABASE_VARIABLE} and {AMQP_VARIABLE}, or none of them"
-        )),
+        _ => Err(format!("set both of {DATABASE_VARIABLE} and {AMQP_VARIABLE}, or none of them")),
     }
 }
 
 /// A name for an exchange or a queue that no other test has.
 pub fn unique(name: &str) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(1);
-    format!(
-        "{name}-{}-{}",
-        std::process::id(),
-        NUMBER.fetch_add(1, Ordering::Relaxed)
-    )
+    format!("{name}-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }

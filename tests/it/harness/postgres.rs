@@ -58,12 +58,7 @@ impl Postgres {
             let port = free_port();
             server.start(command(&server, &binaries, port), READY)?;
             let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
-            Ok(Postgres {
-                server,
-                binaries: binaries.clone(),
-                port,
-                cluster: Cluster::new(url, disposable),
-            })
+            Ok(Postgres { server, binaries: binaries.clone(), port, cluster: Cluster::new(url, disposable) })
         })
     }
 
@@ -137,24 +132,12 @@ fn init(server: &Server, binaries: &Path, options: &PostgresOptions) -> Result<(
         write_private(&folder.join(name), text).map_err(|error| format!("cannot write {name}: {error}"))?;
     }
     if is_root() {
-        run(Command::new("chown")
-            .args(["-R", "postgres:postgres"])
-            .arg(folder))?;
+        run(Command::new("chown").args(["-R", "postgres:postgres"]).arg(folder))?;
     }
     let mut initdb = as_server_user(&binaries.join("initdb"));
     server.guard().adopt(&mut initdb);
     initdb
-        .args([
-            "-A",
-            "trust",
-            "-U",
-            "postgres",
-            "--no-sync",
-            "-E",
-            "UTF8",
-            "--locale=C.UTF-8",
-            "-D",
-        ])
+        .args(["-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
         .arg(&data);
     run(initdb.current_dir(folder))?;
 
@@ -170,14 +153,8 @@ fn init(server: &Server, binaries: &Path, options: &PostgresOptions) -> Result<(
         "dynamic_shared_memory_type = mmap".to_owned(),
     ];
     if !options.durable {
-        config.extend(
-            [
-                "fsync = off",
-                "synchronous_commit = off",
-                "full_page_writes = off",
-            ]
-            .map(String::from),
-        );
+        config
+            .extend(["fsync = off", "synchronous_commit = off", "full_page_writes = off"].map(String::from));
     }
     config.extend(options.config.iter().cloned());
     let config = config.join("\n").replace("{folder}", &folder.to_string_lossy());
@@ -191,10 +168,7 @@ fn init(server: &Server, binaries: &Path, options: &PostgresOptions) -> Result<(
 
 fn command(server: &Server, binaries: &Path, port: u16) -> Command {
     let mut command = as_server_user(&binaries.join("postgres"));
-    command
-        .arg("-D")
-        .arg(server.folder().join("data"))
-        .args(["-p", &port.to_string()]);
+    command.arg("-D").arg(server.folder().join("data")).args(["-p", &port.to_string()]);
     command
 }
 
@@ -208,24 +182,16 @@ fn as_server_user(program: &Path) -> Command {
     } else {
         Command::new(program)
     };
-    command
-        .env_clear()
-        .env("LC_ALL", "C")
-        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.env_clear().env("LC_ALL", "C").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     command
 }
 
 fn run(command: &mut Command) -> Result<(), String> {
-    let output = command
-        .output()
-        .map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!(
-        "{command:?} failed: {}",
-        String::from_utf8_lossy(&output.stderr)
-    ))
+    Err(format!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
 fn append(path: &Path, text: &str) -> std::io::Result<()> {

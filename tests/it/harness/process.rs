@@ -36,29 +36,19 @@ impl Proc {
     pub fn spawn(program: impl AsRef<Path>, arguments: &[&str], environment: &[(&str, &str)]) -> Proc {
         let program = program.as_ref();
         let mut command = Command::new(program);
-        command
-            .env_clear()
-            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         command
             .env("HOME", "/nonexistent")
             .envs(environment.iter().copied())
             .args(arguments.iter().map(OsStr::new));
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         static GUARD: OnceLock<Guard> = OnceLock::new();
         GUARD.get_or_init(Guard::for_programs).adopt(&mut command);
-        let mut process = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {}: {error}", program.display()));
+        let mut process =
+            command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", program.display()));
         let stdout = Capture::start(process.stdout.take());
         let stderr = Capture::start(process.stderr.take());
-        Proc {
-            process,
-            stdout,
-            stderr,
-        }
+        Proc { process, stdout, stderr }
     }
 
     /// Starts a program and waits until it ends.
@@ -96,21 +86,15 @@ impl Proc {
     /// # Panics
     /// Panics when the program ends without it or the deadline passes.
     pub fn wait_for_line(&mut self, pattern: &str, deadline: Duration) -> String {
-        let found = wait_until(
-            &format!("a line with {pattern:?}; so far:\n{self}"),
-            deadline,
-            || {
-                // Asked first, so that the last lines of a program that just ended are not missed.
-                let ended = !self.is_running() && self.stdout.ended() && self.stderr.ended();
-                let line = [&self.stdout, &self.stderr]
-                    .into_iter()
-                    .find_map(|output| output.line_with(pattern));
-                match line {
-                    Some(line) => Some(Ok(line)),
-                    None => ended.then_some(Err(())),
-                }
-            },
-        );
+        let found = wait_until(&format!("a line with {pattern:?}; so far:\n{self}"), deadline, || {
+            // Asked first, so that the last lines of a program that just ended are not missed.
+            let ended = !self.is_running() && self.stdout.ended() && self.stderr.ended();
+            let line = [&self.stdout, &self.stderr].into_iter().find_map(|output| output.line_with(pattern));
+            match line {
+                Some(line) => Some(Ok(line)),
+                None => ended.then_some(Err(())),
+            }
+        });
         found.unwrap_or_else(|()| panic!("the program ended without a line with {pattern:?}:\n{self}"))
     }
 
@@ -122,10 +106,7 @@ impl Proc {
         let mut status: Option<ExitStatus> = None;
         let waited = std::time::Instant::now();
         while status.is_none() && waited.elapsed() < deadline {
-            status = self
-                .process
-                .try_wait()
-                .unwrap_or_else(|error| panic!("cannot wait: {error}"));
+            status = self.process.try_wait().unwrap_or_else(|error| panic!("cannot wait: {error}"));
             std::thread::sleep(Duration::from_millis(2));
         }
         let Some(status) = status else {
@@ -137,10 +118,7 @@ impl Proc {
     /// Kills the program with SIGKILL, and returns what it left behind.
     pub fn kill(mut self) -> Output {
         let _ = self.process.kill();
-        let status = self
-            .process
-            .wait()
-            .unwrap_or_else(|error| panic!("cannot wait: {error}"));
+        let status = self.process.wait().unwrap_or_else(|error| panic!("cannot wait: {error}"));
         self.finish(status)
     }
 
@@ -148,22 +126,14 @@ impl Proc {
         let ended = || (self.stdout.ended() && self.stderr.ended()).then_some(());
         wait_until("the end of the program's output", Duration::from_secs(5), ended);
         let (stdout, stderr) = self.output();
-        Output {
-            code: status.code(),
-            signal: status.signal(),
-            stdout,
-            stderr,
-        }
+        Output { code: status.code(), signal: status.signal(), stdout, stderr }
     }
 }
 
 impl std::fmt::Display for Proc {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (stdout, stderr) = self.output();
-        write!(
-            formatter,
-            "--- standard output\n{stdout}\n--- standard error\n{stderr}"
-        )
+        write!(formatter, "--- standard output\n{stdout}\n--- standard error\n{stderr}")
     }
 }
 
@@ -216,12 +186,7 @@ impl Capture {
     fn line_with(&self, pattern: &str) -> Option<String> {
         let text = self.text();
         let ended = self.ended();
-        let lines = text
-            .split_inclusive('\n')
-            .filter(|line| ended || line.ends_with('\n'));
-        lines
-            .map(str::trim_end)
-            .find(|line| line.contains(pattern))
-            .map(str::to_owned)
+        let lines = text.split_inclusive('\n').filter(|line| ended || line.ends_with('\n'));
+        lines.map(str::trim_end).find(|line| line.contains(pattern)).map(str::to_owned)
     }
 }

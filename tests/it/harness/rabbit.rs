@@ -47,19 +47,11 @@ impl Rabbit {
     pub(super) fn try_start(options: &RabbitOptions) -> Result<Rabbit, String> {
         let scripts = find_scripts().ok_or("the RabbitMQ broker is not installed; run: make prepare")?;
         retry_lost_ports(|| {
-            let ports = Ports {
-                amqp: free_port(),
-                distribution: free_port(),
-                mapper: free_port(),
-            };
+            let ports = Ports { amqp: free_port(), distribution: free_port(), mapper: free_port() };
             let server = Server::new("RabbitMQ", "");
             init(&server, &ports, options)
                 .map_err(|error| Failure::Other(format!("cannot configure RabbitMQ: {error}")))?;
-            let mut rabbit = Rabbit {
-                server,
-                scripts: scripts.clone(),
-                ports,
-            };
+            let mut rabbit = Rabbit { server, scripts: scripts.clone(), ports };
             rabbit.run()?;
             Ok(rabbit)
         })
@@ -102,18 +94,11 @@ impl Rabbit {
     pub fn ctl(&self, arguments: &[&str]) -> String {
         let mut command = self.command("rabbitmqctl");
         self.server.guard().adopt(&mut command);
-        let output = command
-            .arg("--quiet")
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output();
+        let output = command.arg("--quiet").args(arguments).stdin(Stdio::null()).output();
         let output = output.unwrap_or_else(|error| panic!("cannot run rabbitmqctl: {error}"));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "rabbitmqctl {arguments:?} failed: {text}{errors}"
-        );
+        assert!(output.status.success(), "rabbitmqctl {arguments:?} failed: {text}{errors}");
         text
     }
 
@@ -125,17 +110,13 @@ impl Rabbit {
         };
         let cookie = fs::read_to_string(self.folder().join(".erlang.cookie")).unwrap_or_default();
         let mut command = Command::new(folder.join("erl_call"));
-        command
-            .env_clear()
-            .env("ERL_EPMD_PORT", self.ports.mapper.to_string());
+        command.env_clear().env("ERL_EPMD_PORT", self.ports.mapper.to_string());
         command.args(["-c", &cookie, "-n", &self.node(), "-e"]);
         let output = feed(&mut command, expression);
         let output = output.unwrap_or_else(|error| panic!("cannot run erl_call: {error}"));
         let text = String::from_utf8_lossy(&output).trim().to_owned();
         let value = text.strip_prefix("{ok, ").and_then(|text| text.strip_suffix('}'));
-        value
-            .unwrap_or_else(|| panic!("{expression} failed: {text}"))
-            .to_owned()
+        value.unwrap_or_else(|| panic!("{expression} failed: {text}")).to_owned()
     }
 
     /// Raises or clears the memory alarm; while it lasts, the broker reads nothing from publishers.
@@ -180,16 +161,9 @@ impl Rabbit {
     fn command(&self, script: &str) -> Command {
         let folder = self.folder();
         let mut command = Command::new(self.scripts.join(script));
-        command
-            .env_clear()
-            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-        command
-            .current_dir(folder)
-            .env("HOME", folder)
-            .env("LANG", "C.UTF-8");
-        command
-            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
-            .env("ERL_EPMD_PORT", self.ports.mapper.to_string());
+        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        command.current_dir(folder).env("HOME", folder).env("LANG", "C.UTF-8");
+        command.env("ERL_EPMD_ADDRESS", "127.0.0.1").env("ERL_EPMD_PORT", self.ports.mapper.to_string());
         command.env("RABBITMQ_NODENAME", self.node());
         command.env("RABBITMQ_DIST_PORT", self.ports.distribution.to_string());
         command.env("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq.conf"));
@@ -203,13 +177,9 @@ impl Rabbit {
         // The schedulers stay as they are: with one instead of one per core, boot time and throughput
         // were the same on a machine with two cores, and this is how brokers run elsewhere.
         let loopback = "-kernel inet_dist_use_interface {127,0,0,1}";
-        command
-            .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", loopback)
-            .env("RABBITMQ_CTL_ERL_ARGS", loopback);
+        command.env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", loopback).env("RABBITMQ_CTL_ERL_ARGS", loopback);
         // The command-line tools listen too; zero lets them take any free port.
-        command
-            .env("RABBITMQ_CTL_DIST_PORT_MIN", "0")
-            .env("RABBITMQ_CTL_DIST_PORT_MAX", "0");
+        command.env("RABBITMQ_CTL_DIST_PORT_MIN", "0").env("RABBITMQ_CTL_DIST_PORT_MAX", "0");
         command
     }
 }
@@ -233,34 +203,14 @@ fn init(server: &Server, ports: &Ports, options: &RabbitOptions) -> io::Result<(
 
 /// RabbitMQ's own scripts. The ones in PATH on Debian are wrappers that change the user.
 fn find_scripts() -> Option<PathBuf> {
-    newest(
-        "/usr/lib/rabbitmq/lib",
-        "rabbitmq_server-",
-        "sbin",
-        "rabbitmq-server",
-    )
-    .or_else(|| {
-        Some(
-            find_in_path("rabbitmq-server")?
-                .canonicalize()
-                .ok()?
-                .parent()?
-                .to_owned(),
-        )
-    })
+    newest("/usr/lib/rabbitmq/lib", "rabbitmq_server-", "sbin", "rabbitmq-server")
+        .or_else(|| Some(find_in_path("rabbitmq-server")?.canonicalize().ok()?.parent()?.to_owned()))
 }
 
 /// Runs a command with this text as its input, and returns its output.
 fn feed(command: &mut Command, text: &str) -> io::Result<Vec<u8>> {
-    let mut process = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     // The input is closed at the end of this statement, which is the end of the expression.
-    process
-        .stdin
-        .take()
-        .map_or(Ok(()), |mut input| writeln!(input, "{text}"))?;
+    process.stdin.take().map_or(Ok(()), |mut input| writeln!(input, "{text}"))?;
     Ok(process.wait_with_output()?.stdout)
 }

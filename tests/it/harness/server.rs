@@ -35,11 +35,7 @@ pub struct Server {
 impl Server {
     /// Makes the folder and the guard; nothing runs yet.
     pub fn new(name: &'static str, prefix: &str) -> Server {
-        Server {
-            name,
-            guard: Guard::for_server(prefix),
-            process: None,
-        }
+        Server { name, guard: Guard::for_server(prefix), process: None }
     }
 
     pub fn guard(&self) -> &Guard {
@@ -56,16 +52,12 @@ impl Server {
 
     /// Starts the process and waits until its log has a line that contains `ready`.
     pub fn start(&mut self, mut command: Command, ready: &str) -> Result<(), Failure> {
-        let log = self
-            .open_log()
-            .map_err(|error| Failure::Other(format!("cannot open a log: {error}")))?;
+        let log = self.open_log().map_err(|error| Failure::Other(format!("cannot open a log: {error}")))?;
         // After a restart the line of the start before is in the log too.
         let start = log.metadata().map_or(0, |data| data.len() as usize);
         self.guard.adopt(&mut command);
         command.current_dir(self.folder()).stdin(Stdio::null());
-        command
-            .stdout(log.try_clone().expect("a log can be shared"))
-            .stderr(log);
+        command.stdout(log.try_clone().expect("a log can be shared")).stderr(log);
         let process = command
             .spawn()
             .map_err(|error| Failure::Other(format!("cannot start {}: {error}", self.name)))?;
@@ -77,25 +69,14 @@ impl Server {
             if output.contains(ready) {
                 return Ok(());
             }
-            let what = if ended {
-                "ended while it started"
-            } else {
-                "did not get ready in time"
-            };
+            let what = if ended { "ended while it started" } else { "did not get ready in time" };
             if ended || begin.elapsed() > READY_DEADLINE {
                 self.kill();
-                let message = format!(
-                    "{} {what}; the end of its log:\n{}",
-                    self.name,
-                    last_lines(&output, 40)
-                );
+                let message =
+                    format!("{} {what}; the end of its log:\n{}", self.name, last_lines(&output, 40));
                 let lost = ["already in use", "eaddrinuse", "epmd error"];
                 let lost = lost.iter().any(|text| output.contains(text));
-                return Err(if lost {
-                    Failure::PortLost(message)
-                } else {
-                    Failure::Other(message)
-                });
+                return Err(if lost { Failure::PortLost(message) } else { Failure::Other(message) });
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -108,12 +89,7 @@ impl Server {
         }
         let begin = Instant::now();
         while !self.ended() {
-            assert!(
-                begin.elapsed() < deadline,
-                "{} did not stop; its log:\n{}",
-                self.name,
-                self.tail()
-            );
+            assert!(begin.elapsed() < deadline, "{} did not stop; its log:\n{}", self.name, self.tail());
             thread::sleep(Duration::from_millis(10));
         }
         self.kill();
@@ -135,9 +111,7 @@ impl Server {
     }
 
     fn ended(&mut self) -> bool {
-        self.process
-            .as_mut()
-            .is_none_or(|process| !matches!(process.try_wait(), Ok(None)))
+        self.process.as_mut().is_none_or(|process| !matches!(process.try_wait(), Ok(None)))
     }
 
     fn output_from(&self, start: usize) -> String {
@@ -187,22 +161,14 @@ pub fn free_port() -> u16 {
 
 /// Writes a file that only its owner may read; servers refuse to use a private key otherwise.
 pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
 }
 
 /// Sends a signal by name. The process is our child and not reaped yet, so the id is still its own.
 pub fn signal_process(process: &Child, signal: &str) {
     let id = process.id().to_string();
-    let status = Command::new("kill")
-        .args(["-s", signal, &id])
-        .stderr(Stdio::null())
-        .status();
+    let status = Command::new("kill").args(["-s", signal, &id]).stderr(Stdio::null()).status();
     status.unwrap_or_else(|error| panic!("cannot run kill: {error}"));
 }
 
@@ -214,9 +180,7 @@ pub fn is_root() -> bool {
 /// A program in one of the folders of PATH.
 pub fn find_in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// The folder `parent/<prefix><version><suffix>` with the highest version that holds `program`.
@@ -224,11 +188,8 @@ pub fn newest(parent: &str, prefix: &str, suffix: &str, program: &str) -> Option
     let entries = fs::read_dir(parent).ok()?.flatten();
     let versions = entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
-        let version: Vec<u32> = name
-            .strip_prefix(prefix)?
-            .split('.')
-            .map_while(|part| part.parse().ok())
-            .collect();
+        let version: Vec<u32> =
+            name.strip_prefix(prefix)?.split('.').map_while(|part| part.parse().ok()).collect();
         let folder = entry.path().join(suffix);
         folder.join(program).is_file().then_some((version, folder))
     });
