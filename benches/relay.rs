@@ -67,13 +67,7 @@ struct Figures {
 
 impl std::fmt::Display for Figures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            drain,
-            bare,
-            table,
-            cpu_us_per_event,
-            peak_rss_mib,
-        } = self;
+        let Self { drain, bare, table, cpu_us_per_event, peak_rss_mib } = self;
         write!(
             f,
             "drain {drain:.2} s, bare publisher {bare:.2} s, claim and settle {table:.2} s; \
@@ -89,23 +83,14 @@ fn report(rounds: &[Figures]) {
         values[values.len() / 2]
     };
     let row = |what: &str, seconds: f64| {
-        println!(
-            "{what:<28} {seconds:>8.2} s {:>10.0} events/s",
-            EVENTS as f64 / seconds
-        );
+        println!("{what:<28} {seconds:>8.2} s {:>10.0} events/s", EVENTS as f64 / seconds);
     };
     println!("\nmedians");
     row("drain", median(|it| it.drain));
     row("bare publisher", median(|it| it.bare));
     row("claim and settle", median(|it| it.table));
-    println!(
-        "relay CPU                    {:>8.1} us per event",
-        median(|it| it.cpu_us_per_event)
-    );
-    println!(
-        "relay peak RSS               {:>8.1} MiB",
-        median(|it| it.peak_rss_mib)
-    );
+    println!("relay CPU                    {:>8.1} us per event", median(|it| it.cpu_us_per_event));
+    println!("relay peak RSS               {:>8.1} MiB", median(|it| it.peak_rss_mib));
     println!("\nratios, medians of the rounds' own");
     println!(
         "drain / (bare + claim and settle)     {:.2}  (to reach: 1.05)",
@@ -127,10 +112,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let postgres = PostgresOptions {
-            durable: true,
-            ..PostgresOptions::default()
-        };
+        let postgres = PostgresOptions { durable: true, ..PostgresOptions::default() };
         let servers = Servers::start(postgres, RabbitOptions::default());
         let database = servers.database();
         let mut config = Config::new(&database.url, servers.amqp_url()).unwrap();
@@ -140,13 +122,7 @@ impl Bench {
         broker.declare_queue(QUEUE, &[]);
         let payload = format!("{{\"filler\":\"{}\"}}", "x".repeat(PAYLOAD_BYTES - 13));
         assert_eq!(payload.len(), PAYLOAD_BYTES);
-        Self {
-            servers,
-            database,
-            broker,
-            config,
-            payload,
-        }
+        Self { servers, database, broker, config, payload }
     }
 
     fn round(&self) -> Figures {
@@ -157,21 +133,13 @@ impl Bench {
         self.expect("bare publisher");
         self.fill();
         let table = self.claim_and_settle();
-        Figures {
-            drain,
-            bare,
-            table,
-            cpu_us_per_event: cpu * 1e6 / EVENTS as f64,
-            peak_rss_mib,
-        }
+        Figures { drain, bare, table, cpu_us_per_event: cpu * 1e6 / EVENTS as f64, peak_rss_mib }
     }
 
     /// A table with only the events to send, all due, and statistics as autovacuum would keep them.
     fn fill(&self) {
         let mut client = self.database.connect();
-        client
-            .batch_execute("truncate event_outbox restart identity")
-            .unwrap();
+        client.batch_execute("truncate event_outbox restart identity").unwrap();
         client
             .execute(
                 "insert into event_outbox (event_id, event_type, payload)
@@ -235,13 +203,7 @@ impl Bench {
     /// As fast as the broker takes them: a thread per worker, each with its channel and window.
     fn bare(&self) -> f64 {
         let workers = self.config.broker.workers;
-        let address = self
-            .servers
-            .amqp_url()
-            .split(['@', '/'])
-            .nth(3)
-            .unwrap()
-            .to_owned();
+        let address = self.servers.amqp_url().split(['@', '/']).nth(3).unwrap().to_owned();
         let stream = TcpStream::connect(&address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_nonblocking(true).unwrap();
@@ -249,9 +211,7 @@ impl Bench {
         let options = ConnectionOptions::<Auth>::default().heartbeat(10);
         let mut connection =
             Connection::insecure_open_stream(stream, options, ConnectionTuning::default()).unwrap();
-        let channels: Vec<_> = (0..workers)
-            .map(|_| connection.open_channel(None).unwrap())
-            .collect();
+        let channels: Vec<_> = (0..workers).map(|_| connection.open_channel(None).unwrap()).collect();
         let (window, body) = (self.config.broker.window, self.payload.as_bytes());
         let started = Instant::now();
         thread::scope(|scope| {
@@ -293,16 +253,7 @@ fn publish_all(channel: &amiquip::Channel, numbers: impl Iterator<Item = usize>,
             .with_app_id("outboxd".into());
         let routing_key = QUEUE.to_owned();
         channel
-            .basic_publish(
-                "",
-                Publish {
-                    body,
-                    routing_key,
-                    mandatory: true,
-                    immediate: false,
-                    properties,
-                },
-            )
+            .basic_publish("", Publish { body, routing_key, mandatory: true, immediate: false, properties })
             .unwrap();
         tag += 1;
         open.insert(tag);
@@ -328,11 +279,7 @@ fn children_cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     // The second field is the name in parentheses and may hold spaces; `cutime` and `cstime` are the 16th and 17th.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    fields[13..15]
-        .iter()
-        .map(|ticks| ticks.parse::<f64>().unwrap())
-        .sum::<f64>()
-        / TICKS_PER_SECOND
+    fields[13..15].iter().map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / TICKS_PER_SECOND
 }
 
 fn peak_rss(process: u32) -> f64 {

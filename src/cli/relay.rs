@@ -37,8 +37,8 @@ pub(crate) fn once(config: Config) -> Exit {
     };
     let min_age = humantime::format_duration(config.claim.min_age).to_string();
     let mut relay = Relay::new(config);
-    let Tick { tally, trouble } = relay.tick(&stop);
-    let idle = tally.claimed == 0 && trouble.is_none();
+    let Tick { tally, stopped, trouble } = relay.tick(&stop);
+    let idle = tally.claimed == 0 && trouble.is_none() && !stopped;
     let trouble = if idle { relay.probe_broker() } else { trouble };
     let backlog = if tally.claimed == 0 && trouble.is_none() { relay.outbox().backlog().ok() } else { None };
     relay.close();
@@ -52,7 +52,7 @@ pub(crate) fn once(config: Config) -> Exit {
             print::error(format_args!("{error} (since {since})"));
             error.kind().into()
         }
-        None if tally.leaves_work() => Exit::Incomplete,
+        None if stopped || tally.leaves_work() => Exit::Incomplete,
         None => Exit::Done,
     }
 }

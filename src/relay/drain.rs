@@ -35,6 +35,15 @@ pub(super) struct Drain<'a> {
     pub(super) progress: Progress,
 }
 
+/// How a drain ended that met no trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// A claim from the start came back empty.
+    NothingDue,
+    /// It was asked to stop before that.
+    Stopped,
+}
+
 #[derive(Default)]
 pub(super) struct Progress {
     flights: Vec<Flight>,
@@ -59,7 +68,7 @@ impl Drain<'_> {
     ///
     /// If the process dies in here, the server rolls back the open claims: their events are due again, and those
     /// that the broker had taken arrive twice.
-    pub(super) fn run(&mut self, stop: &Stop) -> Result<()> {
+    pub(super) fn run(&mut self, stop: &Stop) -> Result<End> {
         loop {
             if stop.requested() {
                 // The confirms of what is sent get half the grace; settling and closing need the rest.
@@ -69,7 +78,8 @@ impl Drain<'_> {
             self.settle_complete();
             let progress = &mut self.progress;
             if progress.flights.is_empty() && (progress.ended || progress.winding_down.is_some()) {
-                return progress.trouble.take().map_or(Ok(()), Err);
+                let end = if progress.ended { End::NothingDue } else { End::Stopped };
+                return progress.trouble.take().map_or(Ok(end), Err);
             }
             self.hear();
             self.keep_claims();

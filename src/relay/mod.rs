@@ -21,7 +21,7 @@ use crate::publisher::{Job, Key, Session, State};
 pub use health::Trouble;
 pub use stop::Stop;
 
-use drain::{Drain, Progress, blocked};
+use drain::{Drain, End, Progress, blocked};
 use health::{Change, Health};
 
 /// The longest wait for the broker's goodbye.
@@ -39,7 +39,9 @@ const RECONNECTS: u32 = 3;
 pub struct Tick {
     /// How many events ended how.
     pub tally: Tally,
-    /// What ended it early; none when it ended because nothing was due.
+    /// Whether it was asked to stop before nothing was due any more.
+    pub stopped: bool,
+    /// What else ended it early.
     pub trouble: Option<Trouble>,
 }
 
@@ -73,7 +75,7 @@ impl Relay {
         let mut total = Tally::default();
         let mut beat = Instant::now();
         while !stop.requested() {
-            let (tally, change) = self.beat(stop);
+            let (tally, _, change) = self.beat(stop);
             total += tally;
             if tally.claimed > 0 {
                 log::info!("{tally}");
@@ -95,11 +97,11 @@ impl Relay {
 
     /// One tick: drains what is due.
     pub fn tick(&mut self, stop: &Stop) -> Tick {
-        let (tally, _) = self.beat(stop);
-        Tick { tally, trouble: self.health.trouble().cloned() }
+        let (tally, stopped, _) = self.beat(stop);
+        Tick { tally, stopped, trouble: self.health.trouble().cloned() }
     }
 
-    fn beat(&mut self, stop: &Stop) -> (Tally, Change) {
+    fn beat(&mut self, stop: &Stop) -> (Tally, bool, Change) {
         let mut tally = Tally::default();
         let mut result = self.drain(stop, &mut tally);
         for _ in 0..RECONNECTS {
@@ -112,7 +114,8 @@ impl Relay {
         if let Err(error) = self.write_late(&mut tally) {
             result = result.and(Err(error));
         }
-        (tally, self.health.note(result))
+        let stopped = matches!(result, Ok(End::Stopped));
+        (tally, stopped, self.health.note(result.map(|_| ())))
     }
 
     /// Whether the broker takes messages, for a run that had none to send: it speaks of an alarm only to those who
@@ -134,7 +137,7 @@ impl Relay {
         }
     }
 
-    fn drain(&mut self, stop: &Stop, tally: &mut Tally) -> Result<()> {
+    fn drain(&mut self, stop: &Stop, tally: &mut Tally) -> Result<End> {
         // Nothing is claimed that could not be sent: no attempt is spent on an outage.
         self.ready_session()?;
         self.write_late(tally)?;

@@ -61,6 +61,15 @@ fn is_draining(world: &mut World) {
     assert!(world.count("PUBLISHED") < EVENTS, "all were sent before the fault");
 }
 
+/// Waits for more to be PUBLISHED, unless all are.
+fn goes_on(world: &mut World) {
+    let before = world.count("PUBLISHED");
+    wait_until("it goes on", DEADLINE, || {
+        let published = world.count("PUBLISHED");
+        (published > before || published == EVENTS).then_some(())
+    });
+}
+
 /// Waits until every event is PUBLISHED, and checks that each arrived, that at most `twice` came more than once,
 /// and that no attempt was counted.
 fn all_arrive(world: &mut World, relay: &Proc, queue: &str, twice: usize) {

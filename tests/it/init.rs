@@ -28,6 +28,10 @@ const ORIGINAL: &str = "
         ('01J00000000000000000000001', 'old', 'PUBLISHED', '2024-01-01', 2),
         ('01J00000000000000000000002', 'old', 'WAITING', '2024-01-02', 0)";
 
+/// Counts the sessions of our binary on a test's database.
+const SESSIONS: &str = "select count(*) from pg_stat_activity \
+    where datname = current_database() and application_name = 'outboxd'";
+
 #[test]
 fn the_table_is_created_and_a_second_run_changes_nothing() {
     let database = Servers::shared().database();
@@ -44,14 +48,23 @@ fn the_table_is_created_and_a_second_run_changes_nothing() {
 fn eight_inits_at_once_all_succeed_and_one_of_them_creates() {
     let database = Servers::shared().database();
     let environment = [("DATABASE_URL", database.url.as_str())];
+    let (mut client, mut other) = (database.connect(), database.connect());
+    // Whoever creates the schema has to wait for this one, so that all of them meet.
+    let mut open = other.transaction().unwrap();
+    open.batch_execute("create schema app").unwrap();
     let arguments = ["init", "--table", "app.events"];
     let started: Vec<Proc> = (0..8).map(|_| Proc::spawn(OUTBOXD, &arguments, &environment)).collect();
+    wait_until("all are there and one waits", DEADLINE, || {
+        let waiting = format!("{SESSIONS} and wait_event_type = 'Lock'");
+        (number(&mut client, SESSIONS) == 8 && number(&mut client, &waiting) > 0).then_some(())
+    });
+    open.rollback().unwrap();
     let ended: Vec<Output> = started.into_iter().map(|it| it.wait(DEADLINE)).collect();
     assert!(ended.iter().all(|it| it.code == Some(0)), "{ended:#?}");
     let created = ended.iter().filter(|it| it.stdout.contains("is created")).count();
     assert_eq!(created, 1, "{ended:#?}");
     let tables = "select count(*) from pg_class where relname = 'events' and relkind = 'r'";
-    assert_eq!(number(&mut database.connect(), tables), 1);
+    assert_eq!(number(&mut client, tables), 1);
 }
 
 #[test]
@@ -216,9 +229,8 @@ fn an_init_that_was_killed_is_finished_by_the_next_one() {
     let mut killed = Proc::spawn(OUTBOXD, &["init"], &[("DATABASE_URL", &database.url)]);
     wait_until("init waits for the writer", DEADLINE, || {
         assert!(killed.is_running(), "{killed}");
-        let waiting = "select count(*) from pg_stat_activity \
-            where datname = current_database() and application_name = 'outboxd' and wait_event_type = 'Lock'";
-        (number(&mut waits, waiting) > 0).then_some(())
+        let waiting = format!("{SESSIONS} and wait_event_type = 'Lock'");
+        (number(&mut waits, &waiting) > 0).then_some(())
     });
     killed.kill();
     open.commit().unwrap();

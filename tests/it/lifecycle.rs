@@ -116,7 +116,7 @@ fn once_is_ended_by_sigterm_like_run() {
 /// Someone's forgotten `lock table` must not keep a service from being stopped.
 #[test]
 fn sigterm_ends_a_relay_within_its_grace_while_the_table_is_locked() {
-    let world = World::new();
+    let mut world = World::new();
     let mut locker = world.database.connect();
     let mut lock = locker.transaction().unwrap();
     lock.batch_execute("lock table event_outbox in access exclusive mode").unwrap();
@@ -124,7 +124,7 @@ fn sigterm_ends_a_relay_within_its_grace_while_the_table_is_locked() {
     let waiting = "select count(*) from pg_stat_activity \
         where datname = current_database() and application_name = 'outboxd' and wait_event_type = 'Lock'";
     wait_until("the relay waits for the lock", DEADLINE, || {
-        (lock.query_one(waiting, &[]).unwrap().get::<_, i64>(0) > 0).then_some(())
+        (world.client.query_one(waiting, &[]).unwrap().get::<_, i64>(0) > 0).then_some(())
     });
     relay.signal("TERM");
     let ended = relay.wait(GRACE.1);

@@ -3,9 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{EVENTS, IN_FLIGHT, RUN, all_arrive, breakable, draining, ids, is_draining, lines};
+use super::{EVENTS, IN_FLIGHT, RUN, all_arrive, breakable, draining, goes_on, ids, is_draining, lines};
 use crate::harness::{Broker, ExchangeType, Proc, unique, wait_until};
 use crate::world::{DEADLINE, OUTBOXD, World};
+
+/// Closes every connection, as an operator does. The test's own goes with it.
+const CLOSE_ALL: &str =
+    "[rabbit_networking:close_connection(P, \"bye\") || P <- rabbit_networking:connections()].";
 
 #[test]
 fn a_broker_that_is_killed_in_a_drain_costs_nothing_but_time() {
@@ -35,15 +39,27 @@ fn a_connection_that_is_closed_by_an_operator_is_opened_again() {
     let (mut world, queue, relay) = draining(&rabbit.url());
     let mut closed = 0;
     while closed < 3 && world.count("PUBLISHED") < EVENTS {
-        // The test's own connection goes with it.
-        rabbit.eval(
-            "[rabbit_networking:close_connection(P, \"bye\") || P <- rabbit_networking:connections()].",
-        );
+        rabbit.eval(CLOSE_ALL);
         closed += 1;
-        let before = world.count("PUBLISHED");
-        wait_until("it goes on", DEADLINE, || (world.count("PUBLISHED") > before).then_some(()));
+        goes_on(&mut world);
     }
     all_arrive(&mut world, &relay, &queue, IN_FLIGHT * closed);
+}
+
+#[test]
+fn a_connection_that_ends_between_ticks_is_opened_again_without_a_word() {
+    let rabbit = breakable();
+    let mut world = World::with_broker(&rabbit.url());
+    let queue = world.queue();
+    world.insert(&queue, "{}");
+    let mut relay = world.start(&["--interval", "500ms", "--min-age", "0s"]);
+    relay.wait_for_line("claimed 1: published 1", DEADLINE);
+    rabbit.eval(CLOSE_ALL);
+    world.insert(&queue, "{}");
+    wait_until("it is published", DEADLINE, || (world.count("PUBLISHED") == 2).then_some(()));
+    let (_, log) = relay.output();
+    assert!(!log.contains(" ERROR ") && !log.contains(" WARN "), "{log}");
+    assert_eq!(ids(&Broker::open(&rabbit.url()).drain_ready(&queue)).len(), 2);
 }
 
 #[test]
@@ -95,6 +111,18 @@ fn a_memory_alarm_before_the_first_publish_keeps_the_batch_back() {
 
     rabbit.memory_alarm(false);
     all_arrive(&mut world, &relay, &queue, 2);
+}
+
+/// A connection that has published nothing is not told of an alarm, but who watches cron's exit codes wants to be.
+#[test]
+fn once_tells_of_a_memory_alarm_although_nothing_is_due() {
+    let rabbit = breakable();
+    let world = World::with_broker(&rabbit.url());
+    rabbit.memory_alarm(true);
+    let output = world.once(&[], 69);
+    rabbit.memory_alarm(false);
+    assert!(output.stderr.contains("outboxd: the broker blocks publishers ("), "{output:?}");
+    assert_eq!(world.once(&[], 0).stdout, "0 due\n");
 }
 
 #[test]

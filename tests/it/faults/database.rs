@@ -1,6 +1,6 @@
 //! A database that ends sessions, restarts, or is busy with someone's DDL.
 
-use super::{EVENTS, IN_FLIGHT, RUN, all_arrive, draining, is_draining};
+use super::{EVENTS, IN_FLIGHT, RUN, all_arrive, draining, goes_on, is_draining};
 use crate::harness::{Postgres, PostgresOptions, Servers, wait_until};
 use crate::world::{DEADLINE, World, init};
 
@@ -33,8 +33,7 @@ fn confirms_outlive_the_claim_whose_session_ended() {
     while ended < 5 && world.count("PUBLISHED") < EVENTS - 2000 {
         let sessions: i64 = world.client.query_one(TERMINATE, &[]).unwrap().get(0);
         ended += usize::from(sessions > 0);
-        let before = world.count("PUBLISHED");
-        wait_until("it goes on", DEADLINE, || (world.count("PUBLISHED") > before).then_some(()));
+        goes_on(&mut world);
     }
     assert!(ended > 0);
     all_arrive(&mut world, &relay, &queue, IN_FLIGHT * ended);
