@@ -189,7 +189,7 @@ impl Bench {
         let started = Instant::now();
         let mut outbox = Outbox::new(self.config.database.clone(), self.config.claim.clone());
         let (mut after, mut settled) = (0, 0);
-        while let Some(claimed) = outbox.claim(after).unwrap() {
+        while let Some(claimed) = outbox.claim(after, started.elapsed()).unwrap() {
             after = claimed.more_after.unwrap_or(0);
             let published =
                 |(event, _): &(outboxd::event::Event, _)| (event.id, Settlement::Published(receipt()));

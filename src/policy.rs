@@ -10,8 +10,8 @@ use crate::confirm::Receipt;
 use crate::event::{Event, Outcome};
 
 /// After this many attempts in a row without a confirm, an event goes alone: one of those that were in flight
-/// together may be what ends the connection, and alone it is found.
-const ALONE_AFTER: u32 = 2;
+/// together may be what ended the connection, and alone it is found.
+const ALONE_AFTER: u32 = 1;
 
 /// After this many attempts in a row without a confirm, an event backs off.
 const BACKOFF_AFTER: u32 = 3;
@@ -208,13 +208,14 @@ mod tests {
     #[test]
     fn attempts_without_a_confirm_are_counted_in_a_row_and_back_off_from_the_third() {
         let mut event = event(0, None);
+        assert!(!goes_alone(&event));
         for (in_a_row, backoff_s) in [(1, None), (2, None), (3, Some(30)), (4, Some(60)), (5, Some(100))] {
             let settled = settlement(&event, Outcome::Unknown("connection lost".into()), &RETRY);
             let Settlement::Unconfirmed { backoff, reason } = settled else { panic!("{settled:?}") };
             assert_eq!(unconfirmed_in_a_row(Some(&reason)), in_a_row);
             assert_eq!(backoff, backoff_s.map(Duration::from_secs), "{in_a_row}");
             event.last_error = Some(reason);
-            assert_eq!(goes_alone(&event), in_a_row >= 2);
+            assert!(goes_alone(&event), "{in_a_row}");
         }
         for other in [None, Some(""), Some("NO_ROUTE"), Some("unconfirmed xx: y")] {
             assert_eq!(unconfirmed_in_a_row(other), 0, "{other:?}");

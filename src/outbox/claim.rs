@@ -42,22 +42,23 @@ pub struct Claimed {
 
 impl Outbox {
     /// Claims the next due events after row `after`, up to `batch_rows` and `batch_bytes`; none when nothing is due
-    /// there. A single event over `batch_bytes` is claimed alone.
+    /// there. A single event over `batch_bytes` is claimed alone. Events that were tried within the last `drain_age`
+    /// are left for the next drain.
     ///
     /// If the process dies in here, or before the claim is settled, the server rolls back and the rows are due as
     /// before.
     ///
     /// # Errors
     /// The database cannot be reached, refuses, or does not hold the table.
-    pub fn claim(&mut self, after: i64) -> Result<Option<Claimed>> {
+    pub fn claim(&mut self, after: i64, drain_age: Duration) -> Result<Option<Claimed>> {
         let reused = !self.resting.is_empty();
         let ready = self.ready()?;
-        match claim_on(ready, &self.claim, after) {
+        match claim_on(ready, &self.claim, after, drain_age) {
             // A session at rest may have been closed meanwhile; that shows only now, and a new one is worth a try.
             Err(error) if reused && error.is_transient() => {
                 self.resting.clear();
                 let ready = Ready::open(&self.database, self.claim.batch_rows)?;
-                self.keep_empty(claim_on(ready, &self.claim, after)?)
+                self.keep_empty(claim_on(ready, &self.claim, after, drain_age)?)
             }
             other => self.keep_empty(other?),
         }
@@ -77,10 +78,10 @@ impl Outbox {
 
 /// Any error drops the session, and with it the transaction: after a failed statement a commit would report
 /// success although the server rolled back.
-fn claim_on(mut ready: Ready, config: &ClaimConfig, after: i64) -> Result<Claimed> {
+fn claim_on(mut ready: Ready, config: &ClaimConfig, after: i64, drain_age: Duration) -> Result<Claimed> {
     let (ids, stopped_by_bound) = loop {
         let rows_max = ready.rows_max;
-        let sizes = lock(&mut ready, config, after)?;
+        let sizes = lock(&mut ready, config, after, drain_age)?;
         let (ids, bytes) = within(&sizes, config);
         if ids.len() == sizes.len() {
             if bytes <= config.batch_bytes / 2 {
@@ -104,7 +105,7 @@ fn claim_on(mut ready: Ready, config: &ClaimConfig, after: i64) -> Result<Claime
 }
 
 /// Opens the claim's transaction and locks the next due rows: their ids and sizes.
-fn lock(ready: &mut Ready, config: &ClaimConfig, after: i64) -> Result<Vec<(i64, i64)>> {
+fn lock(ready: &mut Ready, config: &ClaimConfig, after: i64, drain_age: Duration) -> Result<Vec<(i64, i64)>> {
     let failed = |error: postgres::Error| failure("claiming events", &error);
     let rows_max = i64::try_from(ready.rows_max).unwrap_or(i64::MAX);
     let Ready { session, statements, .. } = ready;
@@ -119,6 +120,7 @@ fn lock(ready: &mut Ready, config: &ClaimConfig, after: i64) -> Result<Vec<(i64,
                 (&config.min_age.as_secs_f64(), Type::FLOAT8),
                 (&max_age(config), Type::FLOAT8),
                 (&count(config.max_failures), Type::INT4),
+                (&drain_age.as_secs_f64(), Type::FLOAT8),
             ],
         )
         .map_err(failed)?;

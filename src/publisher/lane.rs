@@ -99,8 +99,8 @@ impl Lane {
         let end = catch_unwind(AssertUnwindSafe(|| work.run())).unwrap_or(End::Panicked);
         let (in_flight, held) = (work.ledger.abandon(), work.held.take());
         let end = match end {
-            // Only now does the client tell why the channel ended, and it tells it once.
-            End::Closed(_) => End::Closed(match self.channel.close() {
+            // Why a channel ended, the client tells once: to the publish that met it, else when asked now.
+            End::Closed(Ending::Connection(_)) => End::Closed(match self.channel.close() {
                 Err(error) => Ending::of(&error),
                 Ok(()) => Ending::Connection("the channel ended".into()),
             }),
@@ -116,8 +116,8 @@ impl Work<'_> {
         let closed = || End::Closed(Ending::Connection(String::new()));
         let nothing = never();
         loop {
-            if self.fill().is_err() {
-                return closed();
+            if let Err(error) = self.fill() {
+                return End::Closed(Ending::of(&error));
             }
             if self.feed_ended && self.held.is_none() && self.ledger.is_empty() {
                 return End::Finished;

@@ -44,13 +44,15 @@ pub(super) enum End {
     Stopped,
 }
 
-#[derive(Default)]
 pub(super) struct Progress {
     flights: Vec<Flight>,
     /// The next claim looks behind this row.
     after: i64,
     /// A claim from the start came back empty, or none is to be taken any more.
     ended: bool,
+    /// The table is not walked through from its start again.
+    last_walk: bool,
+    started: Instant,
     /// Set when only what is in flight is finished, with the time at which waiting for it ends.
     winding_down: Option<Instant>,
     trouble: Option<Error>,
@@ -59,7 +61,16 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self { flights_max: FLIGHTS_MAX, ..Self::default() }
+        Self {
+            flights: Vec::new(),
+            after: 0,
+            ended: false,
+            last_walk: false,
+            started: Instant::now(),
+            winding_down: None,
+            trouble: None,
+            flights_max: FLIGHTS_MAX,
+        }
     }
 }
 
@@ -93,10 +104,10 @@ impl Drain<'_> {
             && self.progress.winding_down.is_none()
             && self.progress.flights.len() < self.progress.flights_max
         {
-            match self.outbox.claim(self.progress.after) {
+            match self.outbox.claim(self.progress.after, self.progress.started.elapsed()) {
                 Ok(Some(claimed)) => self.depart(claimed),
                 // Behind the last claim nothing is due; what came in before it meanwhile is looked for once more.
-                Ok(None) if self.progress.after > 0 => self.progress.after = 0,
+                Ok(None) if self.progress.after > 0 && !self.progress.last_walk => self.progress.after = 0,
                 Ok(None) => self.progress.ended = true,
                 Err(error) if self.progress.flights.is_empty() => return Err(error),
                 Err(error) if error.is_transient() => {
@@ -115,6 +126,7 @@ impl Drain<'_> {
         *self.claims += 1;
         self.tally.claimed += u64::try_from(claimed.events.len()).unwrap_or(u64::MAX);
         self.progress.after = claimed.more_after.unwrap_or(0);
+        self.progress.ended = self.progress.last_walk && claimed.more_after.is_none();
         let mut flight = Flight::new(*self.claims, claimed.claim);
         let jobs = flight.load(claimed.events, self.config);
         self.session.forget_missing();
@@ -174,7 +186,11 @@ impl Drain<'_> {
                 continue;
             };
             match self.outbox.settle(claim, settlements) {
-                Ok(settled) => self.tally += settled.tally,
+                Ok(settled) => {
+                    self.tally += settled.tally;
+                    // What the settle could not write may be due still, and would be claimed again and again.
+                    self.progress.last_walk |= settled.tally.gone > 0;
+                }
                 Err(LostClaim { error, confirmed }) => {
                     self.unwritten.extend(confirmed);
                     self.fail(error);

@@ -30,8 +30,8 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// How long the answer to a probe is waited for. An alarm is told within milliseconds.
 const PROBE_MAX: Duration = Duration::from_secs(2);
 
-/// How often a tick opens another connection when its own is lost under way. Two losses in a row make the events
-/// that were in flight go alone, so that the third connection finds one that ends connections.
+/// How often a tick opens another connection when its own is lost under way. The events that were in flight go
+/// alone on the next one, which finds one that ends connections.
 const RECONNECTS: u32 = 3;
 
 /// What a tick did.
