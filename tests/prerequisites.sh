@@ -40,6 +40,7 @@ has cc || need "a C compiler and linker" gcc
 has pkg-config || need "pkg-config" pkg-config
 { has pkg-config && pkg-config --exists openssl; } || [ -e /usr/include/openssl/ssl.h ] ||
     need "OpenSSL's headers" libssl-dev
+has openssl || need "the openssl program" openssl
 has setpriv || need "setpriv" util-linux
 
 # A folder's name is in PATH only after the next login, so rustup's own folder is looked at too.

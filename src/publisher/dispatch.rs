@@ -35,6 +35,7 @@ impl Session {
     pub fn send(&mut self, jobs: Vec<Job>) {
         self.outstanding.extend(jobs.iter().map(|job| job.key));
         let (alone, others): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.alone);
+        self.careful |= !alone.is_empty();
         self.suspects.extend(alone);
         self.backlog.extend(others);
         match &self.state {
@@ -43,8 +44,8 @@ impl Session {
                 self.lose(&reason);
             }
             _ => {
-                self.pump();
                 self.try_suspects();
+                self.pump();
             }
         }
     }
@@ -110,7 +111,7 @@ impl Session {
 
     /// Feeds what the state of the connection allows.
     pub(super) fn pump(&mut self) {
-        if self.state != State::Open || (!self.proven && self.probing) {
+        if self.state != State::Open || self.careful || (!self.proven && self.probing) {
             return;
         }
         if self.outstanding.len() == self.backlog.len() {
@@ -221,8 +222,8 @@ impl Session {
             }
             End::Panicked => return self.lose_with(ended.held, "a worker ended by a panic"),
         }
-        self.pump();
         self.try_suspects();
+        self.pump();
     }
 
     /// What the lane had taken and not published is unsent, whatever else the end of the connection means.
@@ -261,7 +262,7 @@ impl Session {
 
     /// Sends the suspects one at a time on a lane of their own, so that the guilty one is found and only it pays.
     pub(super) fn try_suspects(&mut self) {
-        if self.trial.is_some() || self.suspects.is_empty() || self.state != State::Open {
+        if self.trial.is_some() || self.state != State::Open {
             return;
         }
         let (feed, fed) = unbounded();
@@ -275,11 +276,13 @@ impl Session {
                 Err(_) => return, // lost; every job has its outcome
             }
         }
-        if !feed.is_empty() {
-            self.trial = Some(fed.clone());
-            let window = Window { messages: 1, ..self.window() };
-            self.replace_lane(self.config.workers, fed, window);
+        if feed.is_empty() {
+            self.careful = false;
+            return;
         }
+        self.trial = Some(fed.clone());
+        let window = Window { messages: 1, ..self.window() };
+        self.replace_lane(self.config.workers, fed, window);
     }
 
     fn replace_lane(&mut self, number: usize, feed: Receiver<Job>, window: Window) {

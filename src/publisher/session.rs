@@ -74,6 +74,8 @@ pub struct Session {
     pub(super) lanes: usize,
     pub(super) proven: bool,
     pub(super) probing: bool,
+    /// While events that may have ended an earlier connection are tried, no others are put at risk.
+    pub(super) careful: bool,
     /// What waits for its turn on the lane that tries suspects, while there is one.
     pub(super) trial: Option<Receiver<Job>>,
     pub(super) backlog: VecDeque<Job>,
@@ -131,6 +133,7 @@ impl Session {
             lanes: 0,
             proven: false,
             probing: false,
+            careful: false,
             trial: None,
             backlog: VecDeque::new(),
             suspects: VecDeque::new(),
@@ -311,8 +314,8 @@ impl Session {
         if blocked {
             self.take_back_unsent();
         } else {
-            self.pump();
             self.try_suspects();
+            self.pump();
         }
     }
 

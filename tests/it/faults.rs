@@ -11,7 +11,7 @@ use crate::harness::{Broker, Message, Proc, Rabbit, RabbitOptions, wait_until};
 use crate::world::{DEADLINE, World};
 
 /// How many events a drain has that is to be met in the middle.
-const EVENTS: i64 = 10_000;
+const EVENTS: i64 = 6_000;
 
 /// Options of a relay whose drain takes long and has few messages in flight, with claims that hold many more. A
 /// relay that forgets the confirms of a lost claim sends far more than a window twice.

@@ -202,7 +202,7 @@ fn a_running_relay_finds_an_exchange_that_is_declared_later() {
     let limits = ["--interval", "50ms", "--backoff-base", "50ms", "--backoff-max", "50ms"];
     let mut relay = world.start(&[&limits[..], &["--max-failures", "1000"]].concat());
     relay.wait_for_line("404", crate::world::DEADLINE);
-    // Bound before it can route, and it cannot exist unbound, or the event could be returned in between.
+    // Between the two the event may be returned as unroutable; that is one failure more, and no end.
     world.broker.declare_exchange(&missing, ExchangeType::Direct);
     world.broker.bind(&queue, &missing, &queue);
     let arrived = world.broker.drain(&queue, 1, crate::world::DEADLINE);

@@ -9,10 +9,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod broker;
+mod certificates;
 mod database;
 mod guard;
+mod hostile;
 mod postgres;
 mod process;
+mod proxy;
 mod rabbit;
 mod server;
 mod wait;
@@ -24,9 +27,12 @@ use std::{env, thread};
 pub use amiquip::{AmqpValue, ExchangeType, FieldTable};
 
 pub use self::broker::{Broker, Message, drain_queue};
+pub use self::certificates::{Certificates, Identity, PKCS12_PASSWORD};
 pub use self::database::{Cluster, Database, describe};
+pub use self::hostile::{Behaviour, Hostile};
 pub use self::postgres::{Postgres, PostgresOptions};
 pub use self::process::{Output, Proc};
+pub use self::proxy::{Direction, Proxy};
 pub use self::rabbit::{Rabbit, RabbitOptions};
 pub use self::server::free_port;
 pub use self::wait::wait_until;
