@@ -5,7 +5,7 @@ use std::time::Duration;
 use outboxd::config::Config;
 use outboxd::error::{Error, Result};
 use outboxd::outbox::{self, Backlog, Outbox, ServerInfo, StatusCount};
-use outboxd::publisher::{self, BrokerInfo, Session, State};
+use outboxd::publisher::{self, Alarms, BrokerInfo, Session};
 use serde_json::{Value, json};
 
 use super::exit::Exit;
@@ -20,7 +20,13 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 struct Status {
     table: String,
     database: (String, Result<Database>),
-    broker: (String, Result<(BrokerInfo, State)>),
+    broker: (String, Result<Broker>),
+}
+
+struct Broker {
+    info: BrokerInfo,
+    /// An error when it blocks publishers.
+    alarms: Result<Alarms>,
 }
 
 struct Database {
@@ -38,14 +44,10 @@ pub(crate) fn status(config: Config, as_json: bool) -> Exit {
     } else {
         status.print(&min_age);
     }
-    let broken = [status.database.1.as_ref().err(), status.broker.1.as_ref().err()];
-    if let Some(error) = broken.into_iter().flatten().next() {
-        return error.kind().into();
-    }
-    match status.broker.1 {
-        Ok((_, State::Open)) | Err(_) => Exit::Done,
-        Ok(_) => Exit::Unavailable,
-    }
+    let broker = status.broker.1.as_ref();
+    let broken =
+        [status.database.1.as_ref().err(), broker.err(), broker.ok().and_then(|it| it.alarms.as_ref().err())];
+    broken.into_iter().flatten().next().map_or(Exit::Done, |error| error.kind().into())
 }
 
 fn look(config: Config) -> Status {
@@ -57,7 +59,7 @@ fn look(config: Config) -> Status {
         Ok(Database { server: outbox.server()?, counts: outbox.counts()?, backlog: outbox.backlog()? })
     };
     let seen = Session::open(&config.broker).map(|mut session| {
-        let seen = (session.broker(), session.state().clone());
+        let seen = Broker { info: session.broker(), alarms: session.probe() };
         session.close(CLOSE_MAX);
         seen
     });
@@ -94,11 +96,11 @@ impl Status {
     fn print_broker(&self) {
         let (broker, seen) = &self.broker;
         match seen {
-            Ok((info, state)) => {
-                let state = match state {
-                    State::Open => "reachable, alarms not known".into(),
-                    State::Blocked { reason, .. } => format!("blocks publishers: {reason}"),
-                    State::Lost(reason) => format!("closed the connection: {reason}"),
+            Ok(Broker { info, alarms }) => {
+                let state = match alarms {
+                    Ok(Alarms::None) => "reachable, takes messages".into(),
+                    Ok(Alarms::NotKnown) => "reachable, alarms not known".into(),
+                    Err(error) => error.to_string(),
                 };
                 print::line(format_args!("broker    {broker} {state}, {} {}", info.product, info.version));
             }
@@ -116,19 +118,14 @@ impl Status {
             Err(error) => failed(error),
         };
         let broker = match &self.broker.1 {
-            Ok((info, state)) => json!({
-                "state": match state {
-                    State::Open => "reachable",
-                    State::Blocked { .. } => "blocked",
-                    State::Lost(_) => "lost",
-                },
-                "alarms": match state {
-                    State::Blocked { reason, .. } => reason.as_str(),
-                    _ => "not known",
-                },
-                "product": info.product,
-                "version": info.version,
-            }),
+            Ok(Broker { info, alarms }) => {
+                let (state, alarms) = match alarms {
+                    Ok(Alarms::None) => ("reachable", "none".into()),
+                    Ok(Alarms::NotKnown) => ("reachable", "not known".into()),
+                    Err(error) => ("blocked", error.to_string()),
+                };
+                json!({ "state": state, "alarms": alarms, "product": info.product, "version": info.version })
+            }
             Err(error) => failed(error),
         };
         let seen = self.database.1.as_ref().ok();

@@ -61,7 +61,7 @@ impl Session {
                 return None;
             }
             // Lanes watch their own deadlines, but one that hangs inside the client cannot.
-            let stuck_at = self.last_report + self.config.publish_timeout + ANSWER_LIMIT;
+            let stuck_at = self.last_report + 2 * self.config.publish_timeout + ANSWER_LIMIT;
             let watched = !self.outstanding.is_empty() && self.state == State::Open;
             if watched && Instant::now() >= stuck_at {
                 self.lose("its workers are stuck");
@@ -281,7 +281,8 @@ impl Session {
             return;
         }
         self.trial = Some(fed.clone());
-        let window = Window { messages: 1, ..self.window() };
+        // Alone and with twice the time: what is slow must not look like what is guilty.
+        let window = Window { messages: 1, timeout: 2 * self.config.publish_timeout, ..self.window() };
         self.replace_lane(self.config.workers, fed, window);
     }
 

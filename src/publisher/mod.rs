@@ -14,12 +14,14 @@ mod lane;
 mod open;
 mod session;
 mod socket;
+#[cfg(feature = "tls")]
+mod tls;
 mod url;
 mod watchdog;
 mod wire;
 
 pub use dispatch::News;
-pub use session::{BrokerInfo, Session, State};
+pub use session::{Alarms, BrokerInfo, Session, State, blocked, lost};
 
 use std::time::Duration;
 

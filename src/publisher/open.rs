@@ -11,6 +11,8 @@ use crate::error::{Error, Kind, Result, Server};
 use crate::message::FRAME_MAX;
 
 use super::socket::{self, KillSwitch};
+#[cfg(feature = "tls")]
+use super::tls;
 use super::url::Address;
 use super::wire::opening_failed;
 
@@ -65,18 +67,31 @@ fn open(address: &Address, deadline: Instant, kill_sender: &Sender<Arc<KillSwitc
             format!("opening a session on broker {shown} failed: {reason}"),
         )
     };
+    #[cfg(feature = "tls")]
+    let connector = address.tls.as_ref().map(tls::connector).transpose()?;
     let stream = socket::connect(&address.host, address.port, deadline).map_err(unavailable)?;
     let kill = Arc::new(KillSwitch::new(&stream).map_err(|error| unavailable(error.to_string()))?);
     let _ = kill_sender.send(Arc::clone(&kill));
     let stream = mio::net::TcpStream::from_stream(stream).map_err(|error| unavailable(error.to_string()))?;
     let options = ConnectionOptions::default()
-        .auth(Auth::Plain { username: address.user.clone(), password: address.password.clone() })
+        .auth(auth(address))
         .virtual_host(address.vhost.clone())
         .heartbeat(address.heartbeat_s)
         .channel_max(CHANNEL_MAX)
         .frame_max(FRAME_MAX)
         .connection_timeout(Some(deadline.saturating_duration_since(Instant::now())));
-    let opened = handshake(address, stream, options).and_then(|mut connection| {
+    let tuning = ConnectionTuning::default();
+    #[cfg(feature = "tls")]
+    let connection = match connector {
+        Some(connector) => {
+            let named = address.tls.as_ref().and_then(|it| it.server_name.as_ref()).unwrap_or(&address.host);
+            Connection::open_tls_stream(connector, named, stream, options, tuning)
+        }
+        None => Connection::insecure_open_stream(stream, options, tuning),
+    };
+    #[cfg(not(feature = "tls"))]
+    let connection = Connection::insecure_open_stream(stream, options, tuning);
+    let opened = connection.and_then(|mut connection| {
         let alarms = connection.listen_for_connection_blocked()?;
         Ok((connection, alarms))
     });
@@ -89,19 +104,9 @@ fn open(address: &Address, deadline: Instant, kill_sender: &Sender<Arc<KillSwitc
     }
 }
 
-fn handshake(
-    address: &Address,
-    stream: mio::net::TcpStream,
-    options: ConnectionOptions<Auth>,
-) -> amiquip::Result<Connection> {
-    let tuning = ConnectionTuning::default();
-    #[cfg(feature = "tls")]
-    if address.tls {
-        let connector = native_tls::TlsConnector::new()
-            .map_err(|source| amiquip::Error::CreateTlsConnector { source })?;
-        return Connection::open_tls_stream(connector, &address.host, stream, options, tuning);
+fn auth(address: &Address) -> Auth {
+    if address.external {
+        return Auth::External;
     }
-    #[cfg(not(feature = "tls"))]
-    let _ = address;
-    Connection::insecure_open_stream(stream, options, tuning)
+    Auth::Plain { username: address.user.clone(), password: address.password.clone() }
 }

@@ -12,6 +12,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::config::Broker;
 use crate::error::{Error, Kind, Result, Server};
+use crate::event::Outcome;
+use crate::message::Message;
 
 use super::dispatch::News;
 use super::lane::{Lane, Report, Window};
@@ -24,6 +26,9 @@ use super::{Job, Key};
 
 /// The longest wait for the broker's answer to one request on an open connection.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long the answer to a probe is waited for. An alarm is told within milliseconds.
+const PROBE_MAX: Duration = Duration::from_secs(2);
 
 /// How long a killed connection has to tell why it ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -42,6 +47,26 @@ pub enum State {
     },
     /// It is gone, and why.
     Lost(String),
+}
+
+/// What a probe tells of the broker's alarms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alarms {
+    /// It takes messages.
+    None,
+    /// It did not say.
+    NotKnown,
+}
+
+/// The error of a broker that has stopped taking messages.
+pub fn blocked(reason: &str) -> Error {
+    Error::new(Kind::Unavailable(Server::Broker), format!("the broker blocks publishers ({reason})"))
+        .with_remedy("free its memory or disk, see rabbitmq-diagnostics alarms")
+}
+
+/// The error of a connection that ended under way.
+pub fn lost(reason: &str) -> Error {
+    Error::new(Kind::Unavailable(Server::Broker), format!("the broker's connection was lost: {reason}"))
 }
 
 /// What the broker says of itself.
@@ -196,14 +221,30 @@ impl Session {
             Err(Ending::Channel { code, text }) => Err(format!("{text} ({code})")),
             Err(Ending::Connection(reason)) => {
                 self.lose(&reason);
-                return Err(Error::new(
-                    Kind::Unavailable(Server::Broker),
-                    format!("connection lost: {reason}"),
-                ));
+                return Err(lost(&reason));
             }
         };
         self.exchanges.insert(exchange.into(), answer.clone());
         Ok(answer)
+    }
+
+    /// Learns whether the broker takes messages, by publishing one to nobody: it speaks of an alarm only to those who
+    /// publish. A user who may not publish to the default exchange does not learn it.
+    ///
+    /// # Errors
+    /// The broker blocks publishers, or the connection is lost.
+    pub fn probe(&mut self) -> Result<Alarms> {
+        // Claims are numbered from 1, so the key is no event's.
+        self.send(vec![Job::new(Key { claim: 0, id: 0 }, Message::probe())]);
+        let heard = self.wait(Instant::now() + PROBE_MAX);
+        match self.state() {
+            State::Open => Ok(match heard {
+                Some(News::Outcome(_, Outcome::Confirmed(_))) => Alarms::None,
+                _ => Alarms::NotKnown,
+            }),
+            State::Blocked { reason, .. } => Err(blocked(reason)),
+            State::Lost(reason) => Err(lost(reason)),
+        }
     }
 
     /// Makes the next check of an exchange that was missing ask again: it may have been declared meanwhile.

@@ -10,10 +10,23 @@ const PORT_TLS: u16 = 5671;
 /// Seconds between heartbeats, when the URL names none: two missed ones end the connection.
 const HEARTBEAT_S: u16 = 10;
 
+/// The files that TLS takes; each is one that the system chooses when it is not named.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct TlsFiles {
+    pub(super) ca: Option<String>,
+    pub(super) certificate: Option<String>,
+    pub(super) key: Option<String>,
+    /// What the broker's certificate must be for, when it is not the host.
+    pub(super) server_name: Option<String>,
+}
+
 /// Where the broker is, and who we are to it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Address {
-    pub(super) tls: bool,
+    /// None for a connection in the clear.
+    pub(super) tls: Option<TlsFiles>,
+    /// Whether the client certificate says who we are, instead of user and password.
+    pub(super) external: bool,
     pub(super) host: String,
     pub(super) port: u16,
     pub(super) user: String,
@@ -33,16 +46,17 @@ impl std::fmt::Display for Address {
 }
 
 impl Address {
-    /// Reads `amqp://user:password@host:port/vhost?heartbeat=10`, each part but the host optional.
+    /// Reads `amqp://user:password@host:port/vhost?heartbeat=10`, each part but the host optional. The parameters have
+    /// the names that RabbitMQ gives them ("URI Query Parameters" in its manual).
     ///
     /// # Errors
     /// What is wrong with it, without repeating any of it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         const FORM: &str = "expected amqp://user:password@host:port/vhost";
         let url = Url::parse(text).map_err(|error| format!("{FORM} ({error})"))?;
-        let tls = match url.scheme() {
-            "amqp" => false,
-            "amqps" if cfg!(feature = "tls") => true,
+        let mut tls = match url.scheme() {
+            "amqp" => None,
+            "amqps" if cfg!(feature = "tls") => Some(TlsFiles::default()),
             "amqps" => {
                 return Err("asks for TLS, and this build has none: build it with the feature tls".into());
             }
@@ -62,19 +76,52 @@ impl Address {
                 decoded("virtual host", name)?
             }
         };
-        let mut heartbeat_s = HEARTBEAT_S;
+        let (mut heartbeat_s, mut external) = (HEARTBEAT_S, false);
         for (name, value) in url.query_pairs() {
             match name.as_ref() {
                 "heartbeat" => {
                     heartbeat_s = value.parse().map_err(|_| "heartbeat: expected seconds from 0 to 65535")?;
                 }
-                _ => return Err("has an unknown parameter: expected heartbeat".into()),
+                "auth_mechanism" => {
+                    external = match value.to_lowercase().as_str() {
+                        "plain" => false,
+                        "external" => true,
+                        _ => return Err("auth_mechanism: expected plain or external".into()),
+                    };
+                }
+                "verify" if value == "verify_peer" => {}
+                "verify" => {
+                    return Err("verify: expected verify_peer; name an own CA with cacertfile".into());
+                }
+                name => {
+                    let files = tls.as_mut();
+                    let file = match name {
+                        "cacertfile" => files.map(|it| &mut it.ca),
+                        "certfile" => files.map(|it| &mut it.certificate),
+                        "keyfile" => files.map(|it| &mut it.key),
+                        "server_name_indication" => files.map(|it| &mut it.server_name),
+                        _ => {
+                            return Err(
+                                "has an unknown parameter: expected heartbeat, auth_mechanism, verify, \
+                                 cacertfile, certfile, keyfile or server_name_indication"
+                                    .into(),
+                            );
+                        }
+                    };
+                    *file.ok_or(format!("{name} needs amqps://"))? = Some(value.into());
+                }
             }
+        }
+        if tls.as_ref().is_some_and(|it| it.certificate.is_some() != it.key.is_some()) {
+            return Err("certfile and keyfile go together".into());
+        }
+        if external && tls.as_ref().is_none_or(|it| it.certificate.is_none()) {
+            return Err("auth_mechanism=external needs certfile and keyfile".into());
         }
         let user = if url.username().is_empty() { "guest".into() } else { decoded("user", url.username())? };
         let password = url.password().map_or(Ok("guest".into()), |it| decoded("password", it))?;
-        let port = url.port().unwrap_or(if tls { PORT_TLS } else { PORT });
-        Ok(Self { tls, host, port, user, password, vhost, heartbeat_s })
+        let port = url.port().unwrap_or(if tls.is_some() { PORT_TLS } else { PORT });
+        Ok(Self { tls, external, host, port, user, password, vhost, heartbeat_s })
     }
 }
 
@@ -91,8 +138,9 @@ mod tests {
 
     #[test]
     fn urls_are_read_part_by_part() {
-        let address = |tls, host: &str, port, user: &str, password: &str, vhost: &str, heartbeat_s| Address {
-            tls,
+        let address = |host: &str, port, user: &str, password: &str, vhost: &str, heartbeat_s| Address {
+            tls: None,
+            external: false,
             host: host.into(),
             port,
             user: user.into(),
@@ -101,19 +149,19 @@ mod tests {
             heartbeat_s,
         };
         let cases = [
-            ("amqp://h", address(false, "h", 5672, "guest", "guest", "/", 10)),
-            ("amqp://h/", address(false, "h", 5672, "guest", "guest", "/", 10)),
-            ("amqp://u:p@h:1/%2F", address(false, "h", 1, "u", "p", "/", 10)),
-            ("amqp://u:p%40s%2Fs@h/a%2Fb", address(false, "h", 5672, "u", "p@s/s", "a/b", 10)),
-            ("amqp://u:@h/v?heartbeat=0", address(false, "h", 5672, "u", "guest", "v", 0)),
-            ("amqp://[::1]:5673", address(false, "::1", 5673, "guest", "guest", "/", 10)),
+            ("amqp://h", address("h", 5672, "guest", "guest", "/", 10)),
+            ("amqp://h/", address("h", 5672, "guest", "guest", "/", 10)),
+            ("amqp://u:p@h:1/%2F", address("h", 1, "u", "p", "/", 10)),
+            ("amqp://u:p%40s%2Fs@h/a%2Fb", address("h", 5672, "u", "p@s/s", "a/b", 10)),
+            ("amqp://u:@h/v?heartbeat=0", address("h", 5672, "u", "guest", "v", 0)),
+            ("amqp://[::1]:5673", address("::1", 5673, "guest", "guest", "/", 10)),
         ];
         for (text, expected) in cases {
             let read = Address::parse(text);
             assert!(read == Ok(expected), "{text}");
         }
         if cfg!(feature = "tls") {
-            assert!(Address::parse("amqps://h").is_ok_and(|it| it.tls && it.port == 5671));
+            assert!(Address::parse("amqps://h").is_ok_and(|it| it.tls.is_some() && it.port == 5671));
         }
     }
 
@@ -129,6 +177,11 @@ mod tests {
             "amqp://u:secret@h?heartbeat=secret",
             "amqp://u:secret%ff@h",
             "amqp://u:secret@h:99999",
+            "amqp://u:secret@h?cacertfile=secret",
+            "amqps://u:secret@h?verify=secret",
+            "amqps://u:secret@h?certfile=secret",
+            "amqps://u:secret@h?auth_mechanism=secret",
+            "amqps://u:secret@h?auth_mechanism=external",
         ] {
             let reason = Address::parse(bad).err().unwrap_or_else(|| panic!("{bad} is accepted"));
             assert!(!reason.contains("secret"), "{bad}: {reason}");

@@ -103,6 +103,16 @@ pub(super) fn opening_failed(address: &str, error: &amiquip::Error) -> Error {
             Error::new(Kind::Denied(Server::Broker), what(message))
                 .with_remedy("check the virtual host in AMQP_URL and the user's permissions on it")
         }
+        #[cfg(feature = "tls")]
+        amiquip::Error::TlsHandshake { source } if source.to_string().contains("certificate") => {
+            Error::new(Kind::Configuration, what(&source.to_string()))
+                .with_remedy("check the broker's certificate, and cacertfile in AMQP_URL")
+        }
+        #[cfg(feature = "tls")]
+        amiquip::Error::TlsHandshake { source } => {
+            Error::new(Kind::Unavailable(Server::Broker), what(&format!("the TLS handshake: {source}")))
+                .with_remedy("is it a port for TLS?")
+        }
         other => Error::new(Kind::Unavailable(Server::Broker), what(&in_words(other))),
     }
 }

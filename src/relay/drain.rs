@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::confirm::Receipt;
-use crate::error::{Error, Kind, Result, Server};
+use crate::error::{Error, Result};
 use crate::event::{Outcome, Tally};
 use crate::outbox::{Claimed, LostClaim, Outbox};
-use crate::publisher::{Job, News, Session, State};
+use crate::publisher::{Job, News, Session, State, blocked, lost};
 
 use super::Stop;
 use super::flight::{Flight, confirms};
@@ -216,15 +216,15 @@ impl Drain<'_> {
     fn watch_broker(&mut self) {
         let trouble = match self.session.state() {
             State::Open => None,
-            State::Lost(reason) => Some(format!("the broker's connection was lost: {reason}")),
-            State::Blocked { since, reason } if since.elapsed() > self.config.broker.publish_timeout => {
-                Some(blocked(reason))
+            State::Lost(reason) => Some(lost(reason)),
+            State::Blocked { since, reason } => {
+                (since.elapsed() > self.config.broker.publish_timeout).then(|| blocked(reason))
             }
-            State::Blocked { .. } => None,
         };
-        if let Some(text) = trouble {
-            self.fail(Error::new(Kind::Unavailable(Server::Broker), text.clone()));
-            self.session.forsake(&text);
+        if let Some(error) = trouble {
+            let reason = error.to_string();
+            self.fail(error);
+            self.session.forsake(&reason);
         }
         if self.progress.winding_down.is_some_and(|until| Instant::now() > until) {
             self.session.forsake("no confirm before the relay had to go on");
@@ -247,11 +247,4 @@ impl Drain<'_> {
             }
         }
     }
-}
-
-/// What there is to say of a broker that does not take messages.
-pub(super) fn blocked(reason: &str) -> String {
-    format!(
-        "the broker blocks publishers ({reason}): free its memory or disk, see rabbitmq-diagnostics alarms"
-    )
 }

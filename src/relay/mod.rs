@@ -12,23 +12,19 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::confirm::Receipt;
-use crate::error::{Error, Kind, Result, Server};
+use crate::error::{Error, Kind, Result};
 use crate::event::Tally;
-use crate::message::Message;
 use crate::outbox::Outbox;
-use crate::publisher::{Job, Key, Session, State};
+use crate::publisher::{Session, State, blocked};
 
 pub use health::Trouble;
 pub use stop::Stop;
 
-use drain::{Drain, End, Progress, blocked};
+use drain::{Drain, End, Progress};
 use health::{Change, Health};
 
 /// The longest wait for the broker's goodbye.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
-
-/// How long the answer to a probe is waited for. An alarm is told within milliseconds.
-const PROBE_MAX: Duration = Duration::from_secs(2);
 
 /// How often a tick opens another connection when its own is lost under way. The events that were in flight go
 /// alone on the next one, which finds one that ends connections.
@@ -123,7 +119,7 @@ impl Relay {
     /// done.
     pub fn probe_broker(&mut self) -> Option<Trouble> {
         let probed = self.ready_session().and_then(|()| match self.session.as_mut() {
-            Some(session) => probe(session),
+            Some(session) => session.probe().map(|_| ()),
             None => Ok(()),
         });
         self.health.note(probed);
@@ -175,9 +171,7 @@ impl Relay {
         if let Some(session) = self.session.as_mut() {
             match session.state() {
                 State::Open => return Ok(()),
-                State::Blocked { reason, .. } => {
-                    return Err(Error::new(Kind::Unavailable(Server::Broker), blocked(reason)));
-                }
+                State::Blocked { reason, .. } => return Err(blocked(reason)),
                 State::Lost(reason) => log::debug!("the broker's connection was lost: {reason}"),
             }
         }
@@ -195,21 +189,5 @@ impl Relay {
         tally.published += written;
         self.unwritten = open;
         Ok(())
-    }
-}
-
-fn probe(session: &mut Session) -> Result<()> {
-    // Claims are numbered from 1, so the key is no event's.
-    session.send(vec![Job::new(Key { claim: 0, id: 0 }, Message::probe())]);
-    let deadline = Instant::now() + PROBE_MAX;
-    // Whatever its outcome, the broker has answered by then, or the state says why not.
-    let _ = session.wait(deadline);
-    match session.state() {
-        State::Open => Ok(()),
-        State::Blocked { reason, .. } => Err(Error::new(Kind::Unavailable(Server::Broker), blocked(reason))),
-        State::Lost(reason) => Err(Error::new(
-            Kind::Unavailable(Server::Broker),
-            format!("the broker's connection was lost: {reason}"),
-        )),
     }
 }

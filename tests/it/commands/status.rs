@@ -63,7 +63,7 @@ fn people_read_counts_the_backlog_and_both_servers() {
         |start: &str, part: &str| lines.iter().any(|line| line.starts_with(start) && line.contains(part));
     assert!(has("due now 1, the oldest for 30m", ""), "{output:?}");
     assert!(has("database ", &format!("/{} ok, PostgreSQL 1", world.database.name)), "{output:?}");
-    assert!(has("broker ", " reachable, alarms not known, RabbitMQ "), "{output:?}");
+    assert!(has("broker ", " reachable, takes messages, RabbitMQ "), "{output:?}");
     assert_eq!(output.stderr, "");
 }
 
@@ -107,7 +107,7 @@ fn a_server_that_is_down_does_not_hide_the_other() {
 
     let no_database = [("DATABASE_URL", database.as_str()), ("AMQP_URL", &world.amqp_url)];
     let text = ends(69, &["status"], &no_database);
-    assert!(text.stdout.contains("reachable, alarms not known"), "{text:?}");
+    assert!(text.stdout.contains("reachable, takes messages"), "{text:?}");
     let json = parsed(&ends(69, &["status", "--json"], &no_database));
     let states = (&json["database"]["state"], &json["broker"]["state"], &json["counts"]);
     assert_eq!(states, (&json!("unusable"), &json!("reachable"), &Value::Null));
