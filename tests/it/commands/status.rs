@@ -81,7 +81,7 @@ fn programs_read_the_same_as_json() {
     assert!((1800.0..2400.0).contains(&oldest), "{oldest}");
     assert_eq!(status["database"]["state"], "ok");
     assert_eq!(status["broker"]["state"], "reachable");
-    assert_eq!(status["broker"]["alarms"], "not known");
+    assert_eq!(status["broker"]["alarms"], "none");
 }
 
 #[test]
