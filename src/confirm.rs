@@ -202,4 +202,54 @@ mod tests {
         assert!(ledger.ack(1, false).is_empty());
         assert_eq!(ledger.ack(2, false).len(), 1);
     }
+
+    /// Against the plainest model there is: a list of who is waiting, over many seeds.
+    #[test]
+    fn it_agrees_with_a_list_over_many_histories() {
+        for seed in 1..=5_000_u64 {
+            let mut chance = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+            let mut below = |limit: u64| {
+                chance ^= chance << 13;
+                chance ^= chance >> 7;
+                chance ^= chance << 17;
+                chance % limit
+            };
+            let mut ledger = Ledger::default();
+            let mut waiting: Vec<(u64, bool)> = Vec::new(); // tag, whether it was returned
+            let mut last = 0;
+            for _ in 0..60 {
+                let (tag, multiple) = (below(last + 3), below(3) == 0);
+                match below(5) {
+                    0 | 1 => {
+                        last += 1;
+                        ledger.sent(last);
+                        waiting.push((last, false));
+                    }
+                    2 => {
+                        ledger.returned(|item| *item == tag, "NO_ROUTE");
+                        waiting.iter_mut().filter(|(it, _)| *it == tag).for_each(|it| it.1 = true);
+                    }
+                    kind => {
+                        let (told, kept): (Vec<_>, Vec<_>) = waiting
+                            .into_iter()
+                            .partition(|(it, _)| if multiple { *it <= tag || tag == 0 } else { *it == tag });
+                        waiting = kept;
+                        let verdicts =
+                            if kind == 3 { ledger.ack(tag, multiple) } else { ledger.nack(tag, multiple) };
+                        let expected = told.into_iter().map(|(it, returned)| match (kind, returned) {
+                            (3, false) => (it, Verdict::Confirmed(Receipt(()))),
+                            (3, true) => (it, Verdict::Returned("NO_ROUTE".into())),
+                            _ => (it, Verdict::Nacked),
+                        });
+                        assert_eq!(verdicts, expected.collect::<Vec<_>>(), "seed {seed}");
+                    }
+                }
+            }
+            assert_eq!(
+                ledger.abandon(),
+                waiting.iter().map(|(it, _)| *it).collect::<Vec<_>>(),
+                "seed {seed}"
+            );
+        }
+    }
 }

@@ -9,6 +9,7 @@
 //! open a channel in confirm mode on our own socket, to publish on it without waiting, and a stream of acks, nacks
 //! and returns in the order of the wire. Nothing of it shows outside this folder.
 
+mod desk;
 mod dispatch;
 mod lane;
 mod open;
@@ -20,7 +21,7 @@ mod url;
 mod watchdog;
 mod wire;
 
-pub use dispatch::News;
+pub use desk::News;
 pub use session::{Alarms, BrokerInfo, Session, State, blocked, lost};
 
 use std::time::Duration;

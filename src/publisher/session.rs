@@ -1,6 +1,6 @@
 //! One connection to the broker: its state, its exchanges, its lanes, its end.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result, Server};
 use crate::event::Outcome;
 use crate::message::Message;
 
-use super::dispatch::News;
+use super::desk::{Desk, News};
 use super::lane::{Lane, Report, Window};
 use super::open::open_within;
 use super::socket::KillSwitch;
@@ -89,7 +89,7 @@ pub struct Session {
     blocked: Arc<AtomicBool>,
     pub(super) void_below: Arc<AtomicU64>,
     pool: ThreadPool,
-    exchanges: HashMap<String, std::result::Result<(), String>>,
+    pub(super) exchanges: HashMap<String, std::result::Result<(), String>>,
 
     // The jobs' way: see `dispatch.rs`.
     pub(super) feed: Option<Sender<Job>>,
@@ -97,17 +97,9 @@ pub struct Session {
     pub(super) reports_sender: Sender<Report>,
     pub(super) reports: Receiver<Report>,
     pub(super) lanes: usize,
-    pub(super) proven: bool,
-    pub(super) probing: bool,
-    /// While events that may have ended an earlier connection are tried, no others are put at risk.
-    pub(super) careful: bool,
+    pub(super) desk: Desk,
     /// What waits for its turn on the lane that tries suspects, while there is one.
     pub(super) trial: Option<Receiver<Job>>,
-    pub(super) backlog: VecDeque<Job>,
-    pub(super) suspects: VecDeque<Job>,
-    pub(super) outstanding: HashSet<Key>,
-    pub(super) late: HashSet<Key>,
-    pub(super) news: VecDeque<News>,
     pub(super) last_report: Instant,
 }
 
@@ -156,15 +148,8 @@ impl Session {
             reports_sender,
             reports,
             lanes: 0,
-            proven: false,
-            probing: false,
-            careful: false,
+            desk: Desk::new(),
             trial: None,
-            backlog: VecDeque::new(),
-            suspects: VecDeque::new(),
-            outstanding: HashSet::new(),
-            late: HashSet::new(),
-            news: VecDeque::new(),
             last_report: Instant::now(),
         };
         for number in 0..config.workers {
@@ -250,20 +235,6 @@ impl Session {
     /// Makes the next check of an exchange that was missing ask again: it may have been declared meanwhile.
     pub fn forget_missing(&mut self) {
         self.exchanges.retain(|_, known| known.is_ok());
-    }
-
-    /// Why messages to `exchange` are refused, if that is known.
-    pub(super) fn refusal_of(&self, exchange: &str) -> Option<String> {
-        self.exchanges.get(exchange).and_then(|known| known.as_ref().err().cloned())
-    }
-
-    /// Notes that a message proved an exchange unusable: the others for it need no proof.
-    pub(super) fn refuse_exchange(&mut self, exchange: &str, reason: &str) {
-        self.exchanges.insert(exchange.into(), Err(reason.into()));
-    }
-
-    pub(super) fn forget_exchange(&mut self, exchange: &str) {
-        self.exchanges.remove(exchange);
     }
 
     /// Ends the connection in order, in at most `limit`; by force after that.
@@ -352,11 +323,11 @@ impl Session {
         };
         let blocked = self.state != State::Open;
         self.blocked.store(blocked, Ordering::Relaxed);
+        self.desk.set_open(!blocked);
         if blocked {
             self.take_back_unsent();
         } else {
-            self.try_suspects();
-            self.pump();
+            self.flow();
         }
     }
 

@@ -19,6 +19,7 @@ mod due;
 mod faults;
 mod init;
 mod lifecycle;
+mod matrix;
 mod outcomes;
 mod payload;
 mod refused;

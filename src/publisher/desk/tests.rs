@@ -1,0 +1,443 @@
+//! The desk against modelled lanes and a modelled broker, over many seeds.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::*;
+use crate::confirm::{Ledger, Verdict};
+use crate::message::Message;
+
+/// How many histories are played. Each is a few hundred steps, so that all take a second or two.
+const SEEDS: u64 = 20_000;
+
+const WINDOW: usize = 4;
+
+/// Numbers that look like chance and repeat with their seed (xorshift).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// What the modelled broker does with a message, decided when the job is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nature {
+    Fine,
+    Full,
+    Unroutable,
+    /// Ends its channel; the broker's text names the exchange.
+    NoExchange,
+    /// Ends its channel; the text names nothing.
+    Malformed,
+}
+
+/// A lane: what it published, what the broker has not looked at, and what it has decided and not told.
+struct Lane {
+    ledger: Ledger<Job>,
+    on_the_wire: VecDeque<(u64, Key)>,
+    last_tag: u64,
+    verdicts: Vec<(u64, bool)>,
+    window: usize,
+}
+
+impl Lane {
+    fn new(window: usize) -> Self {
+        Self {
+            ledger: Ledger::default(),
+            on_the_wire: VecDeque::new(),
+            last_tag: 0,
+            verdicts: Vec::new(),
+            window,
+        }
+    }
+
+    fn publish(&mut self, job: Job) {
+        self.last_tag += 1;
+        self.on_the_wire.push_back((self.last_tag, job.key));
+        self.ledger.sent(job);
+    }
+}
+
+struct World {
+    desk: Desk,
+    chance: Chance,
+    natures: HashMap<Key, Nature>,
+    /// Which messages the broker has taken, at least once.
+    taken: HashSet<Key>,
+    unusable: HashMap<String, String>,
+    feed: VecDeque<Job>,
+    lanes: Vec<Lane>,
+    trial: Option<(Lane, VecDeque<Job>)>,
+    outcomes: HashMap<Key, Outcome>,
+    void_below: u64,
+    blocked: bool,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        Self {
+            desk: Desk::new(),
+            chance: Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            natures: HashMap::new(),
+            taken: HashSet::new(),
+            unusable: HashMap::new(),
+            feed: VecDeque::new(),
+            lanes: vec![Lane::new(WINDOW), Lane::new(WINDOW)],
+            trial: None,
+            outcomes: HashMap::new(),
+            void_below: 0,
+            blocked: false,
+        }
+    }
+
+    fn hand_over(&mut self, claim: u64) {
+        let count = 1 + self.chance.below(8);
+        let jobs = (0..count)
+            .map(|n| {
+                let key = Key { claim, id: i64::try_from(n).unwrap() };
+                let nature = match self.chance.below(12) {
+                    0 => Nature::Full,
+                    1 => Nature::Unroutable,
+                    2 => Nature::NoExchange,
+                    3 => Nature::Malformed,
+                    _ => Nature::Fine,
+                };
+                self.natures.insert(key, nature);
+                let mut message = Message::probe();
+                message.message_id = format!("{key:?}");
+                message.exchange = if nature == Nature::NoExchange { "gone".into() } else { "there".into() };
+                let mut job = Job::new(key, message);
+                job.alone = self.chance.one_in(6);
+                job
+            })
+            .collect();
+        self.desk.take(jobs);
+        self.flow();
+    }
+
+    /// What `dispatch.rs` does after everything that may have changed something.
+    fn flow(&mut self) {
+        let jobs = self.desk.begin_trial();
+        if !jobs.is_empty() {
+            let mut queue = VecDeque::new();
+            for job in jobs {
+                match self.unusable.get(&job.message.exchange) {
+                    Some(reason) => self.desk.decide(job.key, Outcome::Refused(reason.clone())),
+                    None => queue.push_back(job),
+                }
+            }
+            if queue.is_empty() {
+                self.desk.end_trial([]);
+                return self.flow();
+            }
+            self.trial = Some((Lane::new(1), queue));
+        }
+        while let Some(job) = self.desk.next(|exchange| self.unusable.get(exchange).cloned()) {
+            self.feed.push_back(job);
+        }
+    }
+
+    /// Each lane may publish, be looked at, and hear something, or not.
+    fn step(&mut self) {
+        for number in 0..3 {
+            if self.chance.one_in(2) {
+                self.publish(number);
+                self.broker_works(number);
+                self.broker_tells(number);
+            }
+        }
+        while let Some(news) = self.desk.news() {
+            self.hear(news);
+        }
+    }
+
+    fn publish(&mut self, number: usize) {
+        let void_below = self.void_below;
+        if let Some(lane) = self.lanes.get_mut(number) {
+            if lane.ledger.len() < lane.window {
+                if let Some(job) = self.feed.pop_front() {
+                    if job.key.claim >= void_below {
+                        lane.publish(job);
+                    }
+                }
+            }
+            return;
+        }
+        let Some((lane, queue)) = &mut self.trial else { return };
+        if lane.ledger.is_empty() {
+            match queue.pop_front() {
+                Some(job) if job.key.claim >= void_below => lane.publish(job),
+                Some(_) => {}
+                None => {
+                    self.trial = None;
+                    self.desk.end_trial([]);
+                    self.flow();
+                }
+            }
+        }
+    }
+
+    fn lane(&mut self, number: usize) -> Option<&mut Lane> {
+        match number {
+            2 => self.trial.as_mut().map(|(lane, _)| lane),
+            _ => self.lanes.get_mut(number),
+        }
+    }
+
+    /// The broker looks at the lane's next message.
+    fn broker_works(&mut self, number: usize) {
+        if self.blocked {
+            return;
+        }
+        let Some((tag, key)) = self.lane(number).and_then(|lane| lane.on_the_wire.pop_front()) else {
+            return;
+        };
+        match self.natures[&key] {
+            nature @ (Nature::Fine | Nature::Full) => {
+                if nature == Nature::Fine {
+                    self.taken.insert(key);
+                }
+                self.lane(number).unwrap().verdicts.push((tag, nature == Nature::Fine));
+            }
+            Nature::Unroutable => {
+                let lane = self.lane(number).unwrap();
+                lane.ledger.returned(|job| job.key == key, "NO_ROUTE");
+                lane.verdicts.push((tag, true));
+            }
+            Nature::NoExchange => {
+                self.close_channel(number, 404, "NOT_FOUND - no exchange 'gone' in vhost '/'")
+            }
+            Nature::Malformed => self.close_channel(number, 406, "PRECONDITION_FAILED"),
+        }
+    }
+
+    /// What the broker had decided on the channel and not told is never told.
+    fn close_channel(&mut self, number: usize, code: u16, text: &str) {
+        let mut in_flight = match number {
+            2 => {
+                let (mut lane, queue) = self.trial.take().unwrap();
+                let in_flight = lane.ledger.abandon();
+                let lessons = self.desk.blame(in_flight, code, text);
+                self.learn(lessons);
+                self.desk.end_trial(queue);
+                return self.flow();
+            }
+            _ => std::mem::replace(&mut self.lanes[number], Lane::new(WINDOW)),
+        };
+        let lessons = self.desk.blame(in_flight.ledger.abandon(), code, text);
+        self.learn(lessons);
+        self.flow();
+    }
+
+    fn learn(&mut self, lessons: Vec<Lesson>) {
+        for lesson in lessons {
+            if let Lesson::Unusable(exchange, reason) = lesson {
+                self.unusable.insert(exchange, reason);
+            }
+        }
+    }
+
+    /// The broker tells one of its verdicts, or with one all up to it that are of its kind.
+    fn broker_tells(&mut self, number: usize) {
+        let pick = self.chance.below(8);
+        let multiple = self.chance.one_in(3);
+        let Some(lane) = self.lane(number) else { return };
+        if lane.verdicts.is_empty() {
+            return;
+        }
+        let at = usize::try_from(pick).unwrap() % lane.verdicts.len();
+        let (tag, ack) = lane.verdicts.remove(at);
+        // `multiple` speaks for every tag below that is without a verdict, so it must be true of them.
+        let true_of_all = lane.verdicts.iter().all(|(other, kind)| *other > tag || *kind == ack)
+            && lane.on_the_wire.iter().all(|(other, _)| *other > tag);
+        let multiple = multiple && true_of_all;
+        if multiple {
+            lane.verdicts.retain(|(other, _)| *other > tag);
+        }
+        let verdicts = if ack { lane.ledger.ack(tag, multiple) } else { lane.ledger.nack(tag, multiple) };
+        let outcomes = verdicts
+            .into_iter()
+            .map(|(job, verdict)| {
+                let outcome = match verdict {
+                    Verdict::Confirmed(receipt) => Outcome::Confirmed(receipt),
+                    Verdict::Returned(reason) => Outcome::Refused(reason),
+                    Verdict::Nacked => Outcome::Busy("nacked".into()),
+                };
+                (job.key, outcome)
+            })
+            .collect();
+        self.desk.note(outcomes);
+        self.flow();
+    }
+
+    fn set_blocked(&mut self, blocked: bool) {
+        self.blocked = blocked;
+        self.desk.set_open(!blocked);
+        if blocked {
+            let unsent = self.feed.drain(..).collect();
+            self.desk.put_back(unsent);
+        } else {
+            self.flow();
+        }
+    }
+
+    fn recall(&mut self) {
+        let unsent = self.feed.drain(..).collect();
+        self.desk.put_back(unsent);
+        let untried = self.trial.as_mut().map(|(_, queue)| queue.drain(..).collect()).unwrap_or_default();
+        self.desk.withdraw(untried);
+    }
+
+    fn forsake(&mut self) {
+        self.recall();
+        self.void_below = self.void_below.max(self.desk.forsake("given up"));
+    }
+
+    fn lose(&mut self) {
+        self.recall();
+        self.desk.lose("reset");
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Outcome(key, outcome) => {
+                self.check(key, &outcome);
+                let before = self.outcomes.insert(key, outcome);
+                assert!(before.is_none(), "{key:?} has two outcomes, the first {before:?}");
+            }
+            News::Late(key, _) => {
+                assert!(self.taken.contains(&key), "{key:?} is confirmed late and was not taken");
+                assert!(
+                    matches!(self.outcomes[&key], Outcome::Unknown(_)),
+                    "{key:?} is late and had an outcome"
+                );
+            }
+        }
+    }
+
+    /// An outcome must be true of the message.
+    fn check(&self, key: Key, outcome: &Outcome) {
+        let nature = self.natures[&key];
+        let is_true = match outcome {
+            Outcome::Confirmed(_) => self.taken.contains(&key),
+            Outcome::Refused(_) => {
+                matches!(nature, Nature::Unroutable | Nature::NoExchange | Nature::Malformed)
+            }
+            Outcome::Busy(_) => nature == Nature::Full,
+            Outcome::Unknown(_) => true,
+            Outcome::Unsent => !self.taken.contains(&key),
+            Outcome::Invalid(_) | Outcome::Expired(_) => false,
+        };
+        assert!(is_true, "{key:?}, {nature:?}, is {outcome:?}");
+    }
+}
+
+/// Plays one history: claims are handed over while the broker blocks, unblocks, and the caller recalls and forsakes;
+/// then either everything is left to come to rest, or the connection is lost.
+fn play(seed: u64) -> World {
+    let mut world = World::new(seed);
+    let disturbed = world.chance.one_in(2);
+    for claim in 1..=4 {
+        world.hand_over(claim);
+        for _ in 0..world.chance.below(40) {
+            world.step();
+            if disturbed {
+                match world.chance.below(60) {
+                    0 => world.set_blocked(true),
+                    1 => world.set_blocked(false),
+                    2 => world.recall(),
+                    3 => world.forsake(),
+                    _ => {}
+                }
+            }
+        }
+    }
+    if world.chance.one_in(3) {
+        world.lose();
+    } else {
+        world.set_blocked(false);
+    }
+    // Enough for anything to come to rest; what is stuck then is stuck for ever.
+    for _ in 0..2_000 {
+        if !world.desk.is_waiting() && world.desk.news.is_empty() {
+            break;
+        }
+        world.step();
+    }
+    world
+}
+
+#[test]
+fn every_job_has_exactly_one_true_outcome_whatever_happens() {
+    for seed in 1..=SEEDS {
+        let world = std::panic::catch_unwind(|| play(seed)).unwrap_or_else(|_| panic!("seed {seed}"));
+        let without: Vec<_> = world.natures.keys().filter(|key| !world.outcomes.contains_key(key)).collect();
+        assert!(without.is_empty(), "seed {seed}: no outcome for {without:?}");
+    }
+}
+
+#[test]
+fn undisturbed_only_the_guilty_pay() {
+    for seed in 1..=SEEDS / 4 {
+        let mut world = World::new(seed);
+        for claim in 1..=3 {
+            world.hand_over(claim);
+            for _ in 0..world.chance.below(30) {
+                world.step();
+            }
+        }
+        for _ in 0..2_000 {
+            world.step();
+        }
+        for (key, nature) in &world.natures {
+            let outcome = world.outcomes.get(key);
+            let expected = match nature {
+                Nature::Fine => matches!(outcome, Some(Outcome::Confirmed(_))),
+                Nature::Full => matches!(outcome, Some(Outcome::Busy(_))),
+                Nature::Unroutable | Nature::NoExchange | Nature::Malformed => {
+                    matches!(outcome, Some(Outcome::Refused(_)))
+                }
+            };
+            assert!(expected, "seed {seed}: {key:?}, {nature:?}, is {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn the_first_job_of_a_connection_goes_alone() {
+    let mut desk = Desk::new();
+    let job = |id| Job::new(Key { claim: 1, id }, Message::probe());
+    desk.take((1..=3).map(job).collect());
+    assert_eq!(desk.next(|_| None).map(|job| job.key.id), Some(1));
+    assert!(desk.next(|_| None).is_none());
+    desk.note(vec![(Key { claim: 1, id: 1 }, Outcome::Busy("nacked".into()))]);
+    assert_eq!(desk.next(|_| None).map(|job| job.key.id), Some(2));
+    assert_eq!(desk.next(|_| None).map(|job| job.key.id), Some(3));
+}
+
+#[test]
+fn an_exchange_is_blamed_when_the_broker_names_it() {
+    let cases = [
+        (404, "NOT_FOUND - no exchange 'a' in vhost '/'", true),
+        (404, "NOT_FOUND - no exchange 'ab' in vhost '/'", false),
+        (403, "ACCESS_REFUSED - access to exchange 'a' in vhost '/' refused for user 'u'", true),
+        (403, "ACCESS_REFUSED - cannot publish to internal exchange 'a' in vhost '/'", true),
+        (
+            403,
+            "ACCESS_REFUSED - access to topic 'k' in exchange 'a' in vhost '/' refused for user 'u'",
+            false,
+        ),
+        (406, "PRECONDITION_FAILED - message size 9 is larger than configured max size 8", false),
+    ];
+    for (code, text, expected) in cases {
+        assert_eq!(names_exchange(code, text, "a"), expected, "{text}");
+    }
+}
