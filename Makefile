@@ -1,7 +1,7 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test demo bench install clean
+.PHONY: help prepare build test demo bench newest install clean
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
@@ -27,6 +27,14 @@ demo: prepare ## show the relay at work on servers of its own
 
 bench: prepare ## measure the relay on servers of its own
 	$(CARGO) bench --bench relay --locked
+
+newest: ## build with every toolchain at hand, to learn early when one refuses a dependency
+	@for toolchain in $$(rustup toolchain list 2>/dev/null | cut -d' ' -f1); do \
+		echo "$$toolchain: $$($(CARGO) +$$toolchain --version)"; \
+		$(CARGO) +$$toolchain check --locked --all-features --target-dir target/newest || exit 1; \
+	done
+	@echo "what a later compiler will refuse, as far as this one knows:"
+	@$(CARGO) check --locked --all-features --target-dir target/newest --config 'future-incompat-report.frequency="always"' 2>&1 | grep -A1 'future version' || echo "nothing"
 
 install: build ## install the binary; PREFIX and DESTDIR say where
 	install -d "$(DESTDIR)$(PREFIX)/bin"
