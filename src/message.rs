@@ -36,6 +36,9 @@ const EXPIRATION_MAX_MS: u128 = u32::MAX as u128;
 /// The header on a message that may have been delivered before.
 pub const POSSIBLE_DUPLICATE: &str = "x-outboxd-possible-duplicate";
 
+/// What it takes in the content header, reserved in each: a message that fits once fits again.
+const POSSIBLE_DUPLICATE_SIZE: usize = 1 + POSSIBLE_DUPLICATE.len() + 1 + 1;
+
 /// A message, ready for a channel in confirm mode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -89,8 +92,8 @@ impl Message {
 /// the configuration decides so.
 pub fn encode(event: &Event, payload: Payload, routing: &Routing) -> Result<Message, Outcome> {
     let destination = route::find(&routing.routes, &routing.fallback, &event.event_type);
-    short("event_id", &event.event_id)?;
-    short("event_type", &event.event_type)?;
+    named("event_id", &event.event_id)?;
+    named("event_type", &event.event_type)?;
     let exchange = match &event.exchange {
         Some(exchange) if exchange.len() > EXCHANGE_MAX => {
             return Err(Outcome::Invalid(format!("exchange is over {EXCHANGE_MAX} bytes long")));
@@ -127,6 +130,13 @@ pub fn encode(event: &Event, payload: Payload, routing: &Routing) -> Result<Mess
         return Err(Outcome::Invalid(format!("headers take {size} bytes, a message's can take {limit}")));
     }
     Ok(message)
+}
+
+fn named(column: &str, text: &str) -> Result<(), Outcome> {
+    if text.is_empty() {
+        return Err(Outcome::Invalid(format!("{column} is empty")));
+    }
+    short(column, text)
 }
 
 fn short(column: &str, text: &str) -> Result<(), Outcome> {
@@ -233,6 +243,7 @@ fn content_header_size(message: &Message) -> usize {
         + 1
         + APP_ID.len()
         + table_size(&message.headers)
+        + POSSIBLE_DUPLICATE_SIZE
 }
 
 /// The `app_id` of every message.
@@ -336,6 +347,8 @@ mod tests {
         let cases = [
             Event { event_id: long(), ..event() },
             Event { event_type: long(), ..event() },
+            Event { event_id: String::new(), ..event() },
+            Event { event_type: String::new(), ..event() },
             Event { routing_key: Some(long()), ..event() },
             Event { exchange: Some("x".repeat(EXCHANGE_MAX + 1)), ..event() },
             Event { headers: Headers::TooLarge(9_999_999), ..event() },

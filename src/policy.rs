@@ -105,6 +105,12 @@ pub fn goes_alone(event: &Event) -> bool {
     unconfirmed_in_a_row(event.last_error.as_deref()) >= ALONE_AFTER
 }
 
+/// Whether an event may be what ended the connection that it was last sent on. A confirm that just did not come is
+/// its own destination's business.
+pub fn is_risky(event: &Event) -> bool {
+    goes_alone(event) && !event.last_error.as_deref().is_some_and(|text| text.contains(": no confirm "))
+}
+
 /// How many attempts in a row ended without a confirm, by the event's `last_error`.
 pub fn unconfirmed_in_a_row(last_error: Option<&str>) -> u32 {
     last_error

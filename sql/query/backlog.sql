@@ -11,8 +11,10 @@ with unfinished as (
         -- To be ended unsent, whatever it waits for.
         coalesce(expired_at <= statement_timestamp(), false)
             or coalesce(status = 'WAITING' and created_at < statement_timestamp() - make_interval(secs => $3), false)
-            or (status = 'FAILED' and fail_count >= $2) as over,
-        status = 'WAITING' and created_at > statement_timestamp() - make_interval(secs => $1) as young,
+            or (status = 'FAILED' and coalesce(fail_count, 0) >= $2) as over,
+        status = 'WAITING'
+            and created_at > statement_timestamp() - make_interval(secs => $1)
+            and (available_at is null or available_at <= statement_timestamp()) as young,
         status = 'FAILED' as failed,
         expired_at
     from {table}

@@ -6,10 +6,10 @@
 -- Texts that a message cannot carry beyond 255 bytes are cut just above that. Times become what a message can
 -- carry, by the session's zone where they have none; 'infinity' becomes none.
 select
-    id,
-    event_id::text,
-    left(event_type::text, 256),
-    ordering_key,
+    outbox.id::bigint,
+    left(coalesce(event_id::text, ''), 256),
+    left(coalesce(event_type::text, ''), 256),
+    left(ordering_key, 256),
     octet_length(headers::text),
     case when octet_length(headers::text) <= $4 then headers::text end,
     left(exchange, 256),
@@ -25,10 +25,10 @@ select
     end,
     coalesce(status = 'WAITING' and created_at < statement_timestamp() - make_interval(secs => $2), false),
     status = 'FAILED',
-    fail_count::integer,
+    least(coalesce(fail_count, 0), 2147483647)::integer,
     left(last_error, 1000),
     octet_length({payload_text}),
     case when octet_length({payload_text}) <= $3 then payload end
-from {table}
-where id = any($1)
-order by id
+from {table} as outbox
+where outbox.id = any($1)
+order by outbox.id

@@ -40,11 +40,17 @@ pub(crate) fn once(config: Config) -> Exit {
     let Tick { tally, stopped, trouble } = relay.tick(&stop);
     let idle = tally.claimed == 0 && trouble.is_none() && !stopped;
     let trouble = if idle { relay.probe_broker() } else { trouble };
-    let backlog = if tally.claimed == 0 && trouble.is_none() { relay.outbox().backlog().ok() } else { None };
+    let backlog = idle.then(|| relay.outbox().backlog());
     relay.close();
-    match backlog {
-        Some(backlog) => print::line(nothing_due(&backlog, &min_age)),
-        None => print::line(tally),
+    match (backlog, &trouble) {
+        (Some(Ok(backlog)), None) => print::line(nothing_due(&backlog, &min_age)),
+        (Some(Err(error)), None) => {
+            print::error(&error);
+            return error.kind().into();
+        }
+        // What kept it from looking is said below.
+        (_, Some(_)) if tally.claimed == 0 => {}
+        _ => print::line(tally),
     }
     match trouble {
         Some(Trouble { error, since, .. }) => {

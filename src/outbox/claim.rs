@@ -121,6 +121,8 @@ fn lock(ready: &mut Ready, config: &ClaimConfig, after: i64, drain_age: Duration
                 (&max_age(config), Type::FLOAT8),
                 (&count(config.max_failures), Type::INT4),
                 (&drain_age.as_secs_f64(), Type::FLOAT8),
+                (&length(config.payload_max), Type::INT4),
+                (&length(HEADERS_TEXT_MAX), Type::INT4),
             ],
         )
         .map_err(failed)?;
@@ -173,14 +175,11 @@ pub(super) fn end_transaction(ready: &mut Ready, how: &str) -> Result<()> {
 }
 
 /// The ids of the first rows that are within the byte bound together, always the first one; and their bytes.
-///
-/// What the relay would not fetch anyway does not count: a payload over `payload_max` is refused where it is.
 fn within(sizes: &[(i64, i64)], config: &ClaimConfig) -> (Vec<i64>, usize) {
     let mut bytes = 0_usize;
     let mut ids = Vec::with_capacity(sizes.len());
     for (id, size) in sizes {
         let size = usize::try_from(*size).unwrap_or(usize::MAX);
-        let size = if size > config.payload_max.saturating_add(HEADERS_TEXT_MAX) { 0 } else { size };
         if bytes.saturating_add(size) > config.batch_bytes && !ids.is_empty() {
             break;
         }
@@ -254,7 +253,7 @@ mod tests {
             (&[(1, 101), (2, 1)], &[1]),
             (&[(1, 99), (2, 2), (3, 1)], &[1]),
             (&[(1, 0), (2, 100), (3, 0)], &[1, 2, 3]),
-            (&[(1, 50), (2, i64::MAX), (3, 50)], &[1, 2, 3]),
+            (&[(1, 50), (2, i64::MAX), (3, 50)], &[1]),
         ];
         for (sizes, expected) in cases {
             assert_eq!(within(sizes, &config).0, *expected, "{sizes:?}");

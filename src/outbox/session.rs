@@ -117,8 +117,9 @@ impl Drop for Session {
 /// What is wrong with it, without repeating any of it.
 pub(super) fn parse(url: &str) -> std::result::Result<postgres::Config, String> {
     let options = postgres::Config::from_str(url).map_err(|error| {
-        // The source names an option or a position, never a value.
-        let reason = error.source().map(|source| format!(" ({source})")).unwrap_or_default();
+        // The source names an option or a position. In the form of a URL that is never a part of a value.
+        let source = error.source().filter(|_| url.contains("://"));
+        let reason = source.map(|source| format!(" ({source})")).unwrap_or_default();
         format!("expected postgres://user:password@host:port/database{reason}")
     })?;
     if options.get_hosts().is_empty() {
@@ -214,7 +215,7 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
 fn kind_of(code: &SqlState) -> Kind {
     match code.code().get(..2).unwrap_or_default() {
         "28" => Kind::Denied(Server::Database),
-        "3D" | "3F" | "23" => Kind::Configuration,
+        "3D" | "3F" | "22" | "23" => Kind::Configuration,
         // Connections, resources, operator intervention, system errors, deadlocks and locks: these pass.
         "08" | "53" | "55" | "57" | "58" | "40" => Kind::Unavailable(Server::Database),
         _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => Kind::Denied(Server::Database),
@@ -246,6 +247,7 @@ mod tests {
             "postgres://u:secret@h/d?sslmode=verify-full",
             "postgres://u:sec@secret@h/d",
             "secret",
+            "host=h password=a secret=c",
         ] {
             let reason = parse(bad).map(|_| ()).unwrap_err();
             assert!(!reason.contains("secret"), "{bad}: {reason}");
@@ -268,7 +270,8 @@ mod tests {
             ("25006", Kind::Unavailable(Server::Database)),
             ("57P01", Kind::Unavailable(Server::Database)),
             ("55P03", Kind::Unavailable(Server::Database)),
-            ("22003", Kind::Internal),
+            ("22P02", Kind::Configuration),
+            ("XX000", Kind::Internal),
         ] {
             assert_eq!(kind_of(&SqlState::from_code(code)), kind, "{code}");
         }

@@ -67,7 +67,7 @@ const INTEGERS: &[&str] = &["bigint", "integer", "smallint"];
 /// The columns of the pattern's original table, and which types of them are understood; none means any.
 const ORIGINAL: &[(&str, &[&str])] = &[
     ("id", INTEGERS),
-    ("event_id", &["text", "character varying", "character", "bpchar", "uuid"]),
+    ("event_id", &["text", "character varying", "character", "bpchar"]),
     ("event_type", &[]),
     ("payload", &["text", "character varying", "json", "jsonb", "bytea"]),
     ("status", &[]),
@@ -180,7 +180,9 @@ fn unknown_statuses(status: &Column) -> Option<String> {
     if let Some(labels) = &status.labels {
         return unknown(&|it| labels.iter().any(|label| label == it));
     }
-    let checks = status.checks.as_ref().filter(|checks| checks.contains("'WAITING'"))?;
+    // A CHECK that names two statuses or more is a list of them; one that names one may say anything.
+    let lists = |checks: &&String| checks.contains("'WAITING'") && checks.contains("'PUBLISHED'");
+    let checks = status.checks.as_ref().filter(lists)?;
     unknown(&|it| checks.contains(&format!("'{it}'")))
 }
 

@@ -60,7 +60,7 @@ impl Desk {
     pub(super) fn take(&mut self, jobs: Vec<Job>) {
         self.outstanding.extend(jobs.iter().map(|job| job.key));
         let (alone, others): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.alone);
-        self.careful |= !alone.is_empty();
+        self.careful |= alone.iter().any(|job| job.risky);
         self.suspects.extend(alone);
         self.backlog.extend(others);
     }
@@ -85,7 +85,8 @@ impl Desk {
 
     /// The jobs to be tried one at a time, if a trial is to begin now.
     pub(super) fn begin_trial(&mut self) -> Vec<Job> {
-        if !self.open || self.on_trial {
+        // What may end the connection waits until nobody else is on it.
+        if !self.open || self.on_trial || (self.careful && self.is_sending()) {
             return Vec::new();
         }
         self.on_trial = !self.suspects.is_empty();
@@ -181,10 +182,10 @@ impl Desk {
     /// The connection is gone, and with it whatever the lanes still had.
     pub(super) fn lose(&mut self, reason: &str) {
         self.open = false;
+        self.late.clear();
         for key in std::mem::take(&mut self.outstanding) {
             self.news.push_back(News::Outcome(key, Outcome::Unknown(format!("connection lost: {reason}"))));
         }
-        self.late.clear();
     }
 
     /// The next news, oldest first.
@@ -195,6 +196,11 @@ impl Desk {
     /// Whether a job has no outcome yet.
     pub(super) fn is_waiting(&self) -> bool {
         !self.outstanding.is_empty()
+    }
+
+    /// Whether jobs are to be tried before others are put at risk.
+    pub(super) fn is_careful(&self) -> bool {
+        self.careful
     }
 
     /// Whether a lane has a job without an outcome.

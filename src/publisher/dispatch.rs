@@ -28,6 +28,9 @@ impl Session {
             self.last_report = Instant::now();
         }
         self.desk.take(jobs);
+        if self.desk.is_careful() {
+            self.take_back_unsent();
+        }
         match &self.state {
             State::Lost(reason) => {
                 let reason = reason.clone();
@@ -46,6 +49,10 @@ impl Session {
             }
             if before != std::mem::discriminant(&self.state) || matches!(self.state, State::Lost(_)) {
                 return None;
+            }
+            if let Ok(report) = self.reports.try_recv() {
+                self.note(report);
+                continue;
             }
             // Lanes watch their own deadlines, but one that hangs inside the client cannot.
             let stuck_at = self.last_report + 2 * self.config.publish_timeout + ANSWER_LIMIT;
@@ -107,11 +114,13 @@ impl Session {
 
     /// The connection is gone: kills what is left of it, and gives every job its outcome.
     pub(super) fn lose(&mut self, reason: &str) {
-        let cause = self.kill();
-        let reason = match &self.state {
-            State::Lost(first) => first.clone(),
-            _ => cause.unwrap_or_else(|| reason.into()),
-        };
+        if let State::Lost(first) = &self.state {
+            // Nothing can come any more; only what was handed over since wants its outcome.
+            let first = first.clone();
+            self.recall();
+            return self.desk.lose(&first);
+        }
+        let reason = self.kill().unwrap_or_else(|| reason.into());
         self.state = State::Lost(reason.clone());
         self.desk.set_open(false);
         self.feed = None;
@@ -168,6 +177,15 @@ impl Session {
                 }
             }
             End::Closed(Ending::Connection(reason)) => self.lose_with(held, &reason),
+            // Only it waits for a confirm that does not come; the connection serves the others.
+            End::Stalled if lane == self.config.workers => {
+                let reason = format!("no confirm within {:?}, alone", 2 * self.config.publish_timeout);
+                for job in in_flight {
+                    self.desk.decide(job.key, Outcome::Unknown(reason.clone()));
+                }
+                let untried = self.trial.take().into_iter().flat_map(|it| it.try_iter().collect::<Vec<_>>());
+                self.desk.end_trial(held.into_iter().chain(untried));
+            }
             End::Stalled => {
                 let reason = format!("no confirm within publish_timeout {:?}", self.config.publish_timeout);
                 self.lose_with(held, &reason);

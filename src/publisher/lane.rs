@@ -96,18 +96,31 @@ impl Lane {
             feed_ended: false,
             last_news: Instant::now(),
         };
-        let end = catch_unwind(AssertUnwindSafe(|| work.run())).unwrap_or(End::Panicked);
+        let end = catch_unwind(AssertUnwindSafe(|| {
+            let end = work.run();
+            // What the broker had said before the end counts.
+            if let Ok(confirm) = self.confirms.try_recv() {
+                work.settle(confirm);
+            }
+            end
+        }))
+        .unwrap_or(End::Panicked);
         let (in_flight, held) = (work.ledger.abandon(), work.held.take());
+        let Self { number, channel, reports, .. } = self;
         let end = match end {
             // Why a channel ended, the client tells once: to the publish that met it, else when asked now.
-            End::Closed(Ending::Connection(_)) => End::Closed(match self.channel.close() {
-                Err(error) => Ending::of(&error),
-                Ok(()) => Ending::Connection("the channel ended".into()),
-            }),
-            // Closing waits for the broker's answer; the kill switch ends that wait if need be.
+            End::Closed(Ending::Connection(_)) => {
+                let asked = catch_unwind(AssertUnwindSafe(|| channel.close()));
+                End::Closed(match asked {
+                    Ok(Err(error)) => Ending::of(&error),
+                    Ok(Ok(())) => Ending::Connection("the channel ended".into()),
+                    Err(_) => Ending::Connection("the client ended by a panic".into()),
+                })
+            }
+            // Dropping the channel waits for the broker's answer; the kill switch ends that wait if need be.
             other => other,
         };
-        let _ = self.reports.send(Report::Ended(Box::new(Ended { lane: self.number, end, in_flight, held })));
+        let _ = reports.send(Report::Ended(Box::new(Ended { lane: number, end, in_flight, held })));
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Job {
     pub message: Message,
     /// Whether it goes with no other message in flight on its channel.
     pub alone: bool,
+    /// Whether it goes with no other message in flight at all: it may be what ended an earlier connection.
+    pub risky: bool,
     /// Whether it was sent before and may have arrived.
     in_doubt: bool,
 }
@@ -54,7 +56,7 @@ pub struct Job {
 impl Job {
     /// A message to publish, in a window with others.
     pub fn new(key: Key, message: Message) -> Self {
-        Self { key, message, alone: false, in_doubt: false }
+        Self { key, message, alone: false, risky: false, in_doubt: false }
     }
 
     /// What it takes of a window.

@@ -223,10 +223,14 @@ impl Session {
         self.send(vec![Job::new(Key { claim: 0, id: 0 }, Message::probe())]);
         let heard = self.wait(Instant::now() + PROBE_MAX);
         match self.state() {
-            State::Open => Ok(match heard {
-                Some(News::Outcome(_, Outcome::Confirmed(_))) => Alarms::None,
-                _ => Alarms::NotKnown,
-            }),
+            State::Open => match heard {
+                Some(News::Outcome(_, Outcome::Confirmed(_))) => Ok(Alarms::None),
+                Some(_) => Ok(Alarms::NotKnown),
+                None => Err(Error::new(
+                    Kind::Unavailable(Server::Broker),
+                    format!("the broker gave no answer to a message within {PROBE_MAX:?}"),
+                )),
+            },
             State::Blocked { reason, .. } => Err(blocked(reason)),
             State::Lost(reason) => Err(lost(reason)),
         }
@@ -315,11 +319,17 @@ impl Session {
         if matches!(self.state, State::Lost(_)) {
             return;
         }
-        self.state = match alarm {
-            ConnectionBlockedNotification::Blocked(reason) => {
+        // The lanes' deadlines start over, and so does the watch over them.
+        self.last_report = Instant::now();
+        self.state = match (alarm, &self.state) {
+            (ConnectionBlockedNotification::Unblocked, _) => State::Open,
+            // A second alarm adds its reason; the broker blocks since the first.
+            (ConnectionBlockedNotification::Blocked(reason), State::Blocked { since, .. }) => {
+                State::Blocked { since: *since, reason }
+            }
+            (ConnectionBlockedNotification::Blocked(reason), _) => {
                 State::Blocked { since: Instant::now(), reason }
             }
-            ConnectionBlockedNotification::Unblocked => State::Open,
         };
         let blocked = self.state != State::Open;
         self.blocked.store(blocked, Ordering::Relaxed);

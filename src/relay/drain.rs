@@ -53,6 +53,7 @@ pub(super) struct Progress {
     /// The table is not walked through from its start again.
     last_walk: bool,
     started: Instant,
+    walk_started: Instant,
     /// Set when only what is in flight is finished, with the time at which waiting for it ends.
     winding_down: Option<Instant>,
     trouble: Option<Error>,
@@ -67,6 +68,7 @@ impl Progress {
             ended: false,
             last_walk: false,
             started: Instant::now(),
+            walk_started: Instant::now(),
             winding_down: None,
             trouble: None,
             flights_max: FLIGHTS_MAX,
@@ -104,6 +106,13 @@ impl Drain<'_> {
             && self.progress.winding_down.is_none()
             && self.progress.flights.len() < self.progress.flights_max
         {
+            // Whoever came in before, or is due again, gets its turn at every beat, however long the walk is.
+            if self.progress.walk_started.elapsed() > self.config.interval && !self.progress.last_walk {
+                self.progress.after = 0;
+            }
+            if self.progress.after == 0 {
+                self.progress.walk_started = Instant::now();
+            }
             match self.outbox.claim(self.progress.after, self.progress.started.elapsed()) {
                 Ok(Some(claimed)) => self.depart(claimed),
                 // Behind the last claim nothing is due; what came in before it meanwhile is looked for once more.
@@ -132,6 +141,12 @@ impl Drain<'_> {
         self.session.forget_missing();
         let mut sendable = Vec::with_capacity(jobs.len());
         for job in jobs {
+            // Its confirm is in hand from a claim that was lost: a fact that need not be made again.
+            if let Some(at) = self.unwritten.iter().position(|(id, _)| *id == job.key.id) {
+                let (id, receipt) = self.unwritten.swap_remove(at);
+                flight.note(id, Outcome::Confirmed(receipt), self.config);
+                continue;
+            }
             match self.exchange_of(&job) {
                 Ok(()) => sendable.push(job),
                 Err(outcome) => flight.note(job.key.id, outcome, self.config),

@@ -33,7 +33,7 @@ impl Flight {
                 continue;
             }
             let id = event.id;
-            let alone = policy::goes_alone(&event);
+            let (alone, risky) = (policy::goes_alone(&event), policy::is_risky(&event));
             let encoded = message::encode(&event, payload, &config.routing);
             self.open.insert(id, event);
             match encoded {
@@ -41,6 +41,7 @@ impl Flight {
                     let key = Key { claim: self.number, id };
                     let mut job = Job::new(key, message);
                     job.alone = alone;
+                    job.risky = risky;
                     jobs.push(job);
                 }
                 Err(outcome) => self.note(id, outcome, config),

@@ -65,7 +65,9 @@ impl Health {
     /// How long to wait before the next try; none without trouble. What does not pass by itself waits for the beat.
     pub(super) fn retry_after(&self, interval: Duration) -> Option<Duration> {
         let trouble = self.trouble.as_ref()?;
-        if !trouble.error.is_transient() {
+        // The broker's client cannot tell a refused login from one that a restart cut short.
+        let may_pass = trouble.error.is_transient() || trouble.error.kind() == Kind::Denied(Server::Broker);
+        if !may_pass {
             return Some(interval);
         }
         let doublings = self.failures_in_a_row.saturating_sub(1).min(10);

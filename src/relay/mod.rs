@@ -15,7 +15,7 @@ use crate::confirm::Receipt;
 use crate::error::{Error, Kind, Result};
 use crate::event::Tally;
 use crate::outbox::Outbox;
-use crate::publisher::{Session, State, blocked};
+use crate::publisher::{News, Session, State, blocked};
 
 pub use health::Trouble;
 pub use stop::Stop;
@@ -104,6 +104,9 @@ impl Relay {
             if result.is_ok() || stop.requested() || !self.lost_session() {
                 break;
             }
+            // What was left over is claimed, and counted, once more.
+            tally.claimed -= tally.unconfirmed + tally.released;
+            (tally.unconfirmed, tally.released) = (0, 0);
             result = self.drain(stop, &mut tally);
         }
         // Confirms in hand are worth one more try before this process may end.
@@ -126,7 +129,7 @@ impl Relay {
         self.health.trouble().cloned()
     }
 
-    /// Ends both servers' sessions in order, within a short time.
+    /// Ends the broker's session in order, within a short time; the database's need no goodbye.
     pub fn close(mut self) {
         if let Some(session) = self.session.take() {
             session.close(CLOSE_MAX.min(self.config.grace / 5));
@@ -136,6 +139,7 @@ impl Relay {
     fn drain(&mut self, stop: &Stop, tally: &mut Tally) -> Result<End> {
         // Nothing is claimed that could not be sent: no attempt is spent on an outage.
         self.ready_session()?;
+        self.hear_late();
         self.write_late(tally)?;
         let Some(session) = self.session.as_mut() else {
             return Err(Error::new(Kind::Internal, "the session that was just opened is gone"));
@@ -152,6 +156,16 @@ impl Relay {
         let result = drain.run(stop);
         *tally += drain.tally;
         result
+    }
+
+    /// Takes in the confirms that came after their claim was given up, such as those that an alarm held back.
+    fn hear_late(&mut self) {
+        let Some(session) = self.session.as_mut() else { return };
+        while let Some(news) = session.wait(Instant::now()) {
+            if let News::Late(key, receipt) = news {
+                self.unwritten.push((key.id, receipt));
+            }
+        }
     }
 
     /// Whether the connection was lost under way, which another one may mend at once. One that cannot even be opened

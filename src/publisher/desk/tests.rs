@@ -118,10 +118,15 @@ impl World {
                 message.exchange = if nature == Nature::NoExchange { "gone".into() } else { "there".into() };
                 let mut job = Job::new(key, message);
                 job.alone = self.chance.one_in(6);
+                job.risky = job.alone && self.chance.one_in(2);
                 job
             })
             .collect();
         self.desk.take(jobs);
+        if self.desk.is_careful() {
+            let unsent = self.feed.drain(..).collect();
+            self.desk.put_back(unsent);
+        }
         self.flow();
     }
 
