@@ -4,6 +4,8 @@
 .PHONY: help prepare build test demo bench newest install clean
 
 PREFIX ?= /usr/local
+# Where rustup puts cargo, for a shell that was not told.
+export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 
 help: ## list the targets

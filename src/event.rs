@@ -130,8 +130,6 @@ pub enum Outcome {
     Busy(String),
     /// It can never be sent over AMQP as it is.
     Invalid(String),
-    /// Its time passed before it was sent.
-    Expired(String),
     /// Sent, but the connection or the deadline ended before its confirm: it may or may not have arrived.
     Unknown(String),
     /// Not sent.

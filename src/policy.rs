@@ -68,7 +68,6 @@ pub fn settlement(event: &Event, outcome: Outcome, retry: &Retry) -> Settlement 
             Settlement::Failed { fail_count, backoff: backoff(fail_count, retry), reason }
         }
         Outcome::Invalid(reason) => Settlement::Dead { fail_count: event.fail_count, reason },
-        Outcome::Expired(reason) => Settlement::Expired { reason },
         Outcome::Unknown(reason) => {
             let in_a_row = unconfirmed_in_a_row(event.last_error.as_deref()).saturating_add(1);
             Settlement::Unconfirmed {
@@ -186,7 +185,6 @@ mod tests {
             ("a nack stops below the limit", 2, Outcome::Busy(why()), failed(2, 60)),
             ("a nack never lowers the count", 5, Outcome::Busy(why()), failed(5, 100)),
             ("invalid dies at once, uncounted", 0, Outcome::Invalid(why()), dead(0)),
-            ("expired", 1, Outcome::Expired(why()), Settlement::Expired { reason: why() }),
             ("unsent", 2, Outcome::Unsent, Settlement::Released),
         ];
         for (name, fail_count, outcome, expected) in cases {

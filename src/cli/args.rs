@@ -133,7 +133,7 @@ fn command() -> Command {
                 .long("verbose")
                 .action(ArgAction::Count)
                 .global(true)
-                .help("log more; twice for everything"),
+                .help("log what is retried, too"),
         )
         .subcommands([init(), run(), once(), enqueue(), status()])
         .after_help(

@@ -14,7 +14,7 @@ mod status;
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use outboxd::config::{Needs, Problems};
+use outboxd::config::Problems;
 
 use args::{Action, Args};
 use exit::Exit;
@@ -48,10 +48,10 @@ fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsStrin
         Action::Enqueue(event) => {
             settings::database(&args.matches, environment).map(|it| enqueue::enqueue(&it, event.clone()))
         }
-        Action::Run => settings::config(&args.matches, environment, Needs::Both).map(relay::run),
-        Action::Once => settings::config(&args.matches, environment, Needs::Both).map(relay::once),
+        Action::Run => settings::config(&args.matches, environment).map(relay::run),
+        Action::Once => settings::config(&args.matches, environment).map(relay::once),
         Action::Status { json } => {
-            settings::config(&args.matches, environment, Needs::Both).map(|it| status::status(it, *json))
+            settings::config(&args.matches, environment).map(|it| status::status(it, *json))
         }
     };
     done.unwrap_or_else(|problems| misconfigured(&problems))

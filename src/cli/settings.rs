@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use outboxd::config::{
-    Config, Database, Given, GivenRoute, Needs, Origin, Problem, Problems, SETTINGS, TableName, parse_toml,
+    Config, Database, Given, GivenRoute, Origin, Problem, Problems, SETTINGS, TableName, parse_toml,
 };
 
 use super::args::CONFIG;
@@ -22,10 +22,9 @@ use super::args::CONFIG;
 pub(crate) fn config(
     matches: &ArgMatches,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-    needs: Needs,
 ) -> Result<Config, Problems> {
     let gathered = gather(matches, environment);
-    let config = Config::from_given(&gathered.given, &gathered.routes, needs);
+    let config = Config::from_given(&gathered.given, &gathered.routes);
     gathered.finish(config)
 }
 
@@ -202,7 +201,7 @@ mod tests {
     }
 
     fn read_config(line: &[&str], variables: &[(&str, &str)]) -> Result<Config, String> {
-        config(&matches(line), environment(variables), Needs::Both).map_err(|problems| problems.to_string())
+        config(&matches(line), environment(variables)).map_err(|problems| problems.to_string())
     }
 
     #[test]
@@ -285,11 +284,10 @@ mod tests {
     #[test]
     fn variables_must_be_text() {
         let variable = |name: &str| (name.into(), OsString::from_vec(b"hunter2\xff".into()));
-        let problems =
-            config(&matches(&["run"]), [variable("AMQP_URL"), variable("HOME")], Needs::Both).unwrap_err();
+        let problems = config(&matches(&["run"]), [variable("AMQP_URL"), variable("HOME")]).unwrap_err();
         assert_eq!(problems.to_string(), "AMQP_URL: is not UTF-8");
         let foreign = environment(&[]).into_iter().chain([variable("HOME")]);
-        assert!(config(&matches(&["run"]), foreign, Needs::Both).is_ok());
+        assert!(config(&matches(&["run"]), foreign).is_ok());
     }
 
     #[test]

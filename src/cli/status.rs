@@ -6,7 +6,7 @@ use outboxd::config::Config;
 use outboxd::error::{Error, Result};
 use outboxd::outbox::{self, Backlog, Outbox, ServerInfo, StatusCount};
 use outboxd::publisher::{self, Alarms, BrokerInfo, Session};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::exit::Exit;
 use super::print;
@@ -31,7 +31,8 @@ struct Broker {
 
 struct Database {
     server: ServerInfo,
-    counts: Vec<StatusCount>,
+    /// An error when the table is too large to be counted in time.
+    counts: Result<Vec<StatusCount>>,
     backlog: Backlog,
 }
 
@@ -56,7 +57,7 @@ fn look(config: Config) -> Status {
     let broker = publisher::describe_url(config.broker.url.expose());
     let mut outbox = Outbox::new(config.database, config.claim);
     let look = |outbox: &mut Outbox| {
-        Ok(Database { server: outbox.server()?, counts: outbox.counts()?, backlog: outbox.backlog()? })
+        Ok(Database { server: outbox.server()?, counts: outbox.counts(), backlog: outbox.backlog()? })
     };
     let seen = Session::open(&config.broker).map(|mut session| {
         let seen = Broker { info: session.broker(), alarms: session.probe() };
@@ -79,15 +80,20 @@ impl Status {
                 ));
                 self.print_broker();
                 print::line("");
-                for (status, count) in ordered(&seen.counts) {
-                    print::line(format_args!("{status:<9} {count:>10}"));
+                match &seen.counts {
+                    Ok(counts) => {
+                        for (status, count) in ordered(counts) {
+                            print::line(format_args!("{status:<9} {count:>10}"));
+                        }
+                    }
+                    Err(error) => print::line(format_args!("not counted: {error}")),
                 }
                 print::line("");
                 print_backlog(&seen.backlog, min_age);
             }
             Err(error) => {
                 print::line(format_args!("table     {}", self.table));
-                print::line(format_args!("database  {database} {error}"));
+                print::line(format_args!("database  UNUSABLE: {error}"));
                 self.print_broker();
             }
         }
@@ -104,7 +110,7 @@ impl Status {
                 };
                 print::line(format_args!("broker    {broker} {state}, {} {}", info.product, info.version));
             }
-            Err(error) => print::line(format_args!("broker    {broker} {error}")),
+            Err(error) => print::line(format_args!("broker    UNUSABLE: {error}")),
         }
     }
 
@@ -129,15 +135,15 @@ impl Status {
             Err(error) => failed(error),
         };
         let seen = self.database.1.as_ref().ok();
-        let counts: serde_json::Map<_, _> = seen
-            .map(|it| ordered(&it.counts).into_iter().map(|(status, count)| (status, json!(count))).collect())
-            .unwrap_or_default();
+        let counts = seen.and_then(|it| it.counts.as_ref().ok()).map(|counts| {
+            ordered(counts).into_iter().map(|(status, count)| (status, json!(count))).collect::<Map<_, _>>()
+        });
         let backlog = seen.map(|it| &it.backlog);
         json!({
             "table": self.table,
             "database": database,
             "broker": broker,
-            "counts": seen.map(|_| counts),
+            "counts": counts,
             "due": backlog.map(|it| it.due),
             "younger_than_min_age": backlog.map(|it| it.young),
             "backing_off": backlog.map(|it| it.backing_off),

@@ -140,11 +140,6 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// Whether a value was given for the setting.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.effective(name).is_some()
-    }
-
     /// The setting's value: the one that wins, else the default. `None` is a problem, reported.
     pub(super) fn read<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         self.parse(name, |text| parse(text).ok_or(None))

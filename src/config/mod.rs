@@ -75,7 +75,7 @@ pub struct Claim {
 /// What the publisher is told about the broker.
 #[derive(Debug, Clone)]
 pub struct Broker {
-    /// Where it is, and who we are there. No default; empty only when [`Needs::Database`] let it be.
+    /// Where it is, and who we are there. No default.
     pub url: Secret,
     /// The longest time until a session is usable, 1 s to 5 min. Default: 10 s.
     pub open_timeout: Duration,
@@ -112,15 +112,6 @@ pub struct Retry {
     pub backoff_max: Duration,
 }
 
-/// Which servers a command cannot do without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    /// Both: to relay.
-    Both,
-    /// The database; the broker only if it is given. Without `amqp_url`, [`Broker::url`] is empty.
-    Database,
-}
-
 impl Config {
     /// The defaults, for an application that runs the relay inside itself.
     ///
@@ -129,11 +120,7 @@ impl Config {
     pub fn new(database_url: &str, amqp_url: &str) -> Result<Self, Problems> {
         let given =
             |name: &str, value: &str| Given { name: name.into(), value: value.into(), origin: Origin::Code };
-        Self::from_given(
-            &[given("database_url", database_url), given("amqp_url", amqp_url)],
-            &[],
-            Needs::Both,
-        )
+        Self::from_given(&[given("database_url", database_url), given("amqp_url", amqp_url)], &[])
     }
 
     /// Decides every value from what was given for it: code before flag before environment before file before
@@ -142,9 +129,9 @@ impl Config {
     ///
     /// # Errors
     /// All problems at once.
-    pub fn from_given(given: &[Given], routes: &[GivenRoute], needs: Needs) -> Result<Self, Problems> {
+    pub fn from_given(given: &[Given], routes: &[GivenRoute]) -> Result<Self, Problems> {
         let mut reader = Reader::new(given);
-        let config = read_config(&mut reader, routes, needs);
+        let config = read_config(&mut reader, routes);
         reader.finish(config)
     }
 }
@@ -176,10 +163,10 @@ impl TableName {
 
 // Each of these first reads everything, so that every problem is seen, and only then asks what is missing.
 
-fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute], needs: Needs) -> Option<Config> {
+fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config> {
     let database = read_database(reader);
     let claim = read_claim(reader);
-    let broker = read_broker(reader, needs);
+    let broker = read_broker(reader);
     let routing = read_routing(reader, routes);
     let retry = read_retry(reader);
     let interval = reader.read("interval", |text| value::duration(text, &setting::INTERVAL));
@@ -227,11 +214,8 @@ fn read_claim(reader: &mut Reader<'_>) -> Option<Claim> {
     })
 }
 
-fn read_broker(reader: &mut Reader<'_>, needs: Needs) -> Option<Broker> {
-    let url = match needs {
-        Needs::Database if !reader.has("amqp_url") => Some(Secret::default()),
-        _ => reader.explained("amqp_url", |text| url(text, publisher::check_url)),
-    };
+fn read_broker(reader: &mut Reader<'_>) -> Option<Broker> {
+    let url = reader.explained("amqp_url", |text| url(text, publisher::check_url));
     let open_timeout = reader.read("open_timeout", |text| value::duration(text, &setting::OPEN_TIMEOUT));
     let publish_timeout =
         reader.read("publish_timeout", |text| value::duration(text, &setting::PUBLISH_TIMEOUT));
@@ -324,11 +308,6 @@ impl Secret {
     /// The text, for the one who connects with it.
     pub fn expose(&self) -> &str {
         &self.0
-    }
-
-    /// Whether there is nothing to hide.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 

@@ -286,7 +286,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "backoff_base",
         default: Some("30s"),
         form: "a duration from 1ms to 24h, such as 30s",
-        meaning: "wait after the first refusal; it doubles",
+        meaning: "first longest wait after a refusal; doubles",
         placeholder: "TIME",
         secret: false,
         group: Group::Failures,
@@ -295,7 +295,7 @@ pub const SETTINGS: &[Setting] = &[
         name: "backoff_max",
         default: Some("10m"),
         form: "a duration from 1ms to 24h, such as 10m",
-        meaning: "longest wait after a refusal",
+        meaning: "longest wait after any refusal",
         placeholder: "TIME",
         secret: false,
         group: Group::Failures,
@@ -311,8 +311,6 @@ pub struct RouteKey {
     pub default: Option<&'static str>,
     /// What a value looks like, as the end of "expected ...".
     pub form: &'static str,
-    /// What it is for, for the README.
-    pub meaning: &'static str,
 }
 
 impl RouteKey {
@@ -328,30 +326,17 @@ pub const ROUTE_KEYS: &[RouteKey] = &[
         name: "event_type",
         default: None,
         form: "an event type, where * stands for any run of characters",
-        meaning: "the event types that the route is for",
     },
-    RouteKey {
-        name: "exchange",
-        default: None,
-        form: "the name of an exchange, at most 200 bytes",
-        meaning: "where they go; \"\" is the default exchange",
-    },
+    RouteKey { name: "exchange", default: None, form: "the name of an exchange, at most 200 bytes" },
     RouteKey {
         name: "routing_key",
         default: Some("{event_type}"),
         form: "text in which {event_type} and {ordering_key} stand for the event's own",
-        meaning: "their routing key",
     },
     RouteKey {
         name: "content_type",
         default: Some(CONTENT_TYPE),
         form: "a media type of 1 to 255 bytes, such as application/json",
-        meaning: "what their payload is",
     },
-    RouteKey {
-        name: "unroutable",
-        default: Some("fail"),
-        form: "fail or accept",
-        meaning: "what it means when no queue is bound for one",
-    },
+    RouteKey { name: "unroutable", default: Some("fail"), form: "fail or accept" },
 ];

@@ -21,7 +21,7 @@ fn with(more: &[(Origin, &str, &str)]) -> Vec<Given> {
 }
 
 fn read(more: &[(Origin, &str, &str)]) -> Result<Config, String> {
-    Config::from_given(&with(more), &[], Needs::Both).map_err(|problems| problems.to_string())
+    Config::from_given(&with(more), &[]).map_err(|problems| problems.to_string())
 }
 
 fn problems(more: &[(Origin, &str, &str)]) -> String {
@@ -216,14 +216,12 @@ fn settings_must_agree() {
 fn urls_are_needed_checked_and_never_shown() {
     let missing = "database_url: missing; give it as --database-url or DATABASE_URL, or in the configuration file\n\
                    amqp_url: missing; give it as --amqp-url or AMQP_URL, or in the configuration file";
-    let nothing = Config::from_given(&[], &[], Needs::Both).unwrap_err();
+    let nothing = Config::from_given(&[], &[]).unwrap_err();
     assert_eq!(nothing.to_string(), missing);
     assert!(nothing.0.iter().all(Problem::is_missing));
-    assert_eq!(Config::from_given(&[], &[], Needs::Database).unwrap_err().0.len(), 1);
     assert_eq!(Database::from_given(&[]).unwrap_err().0.len(), 1);
 
     let database = [given(&Origin::Environment, "DATABASE_URL", DB)];
-    assert!(Config::from_given(&database, &[], Needs::Database).unwrap().broker.url.is_empty());
     assert_eq!(Database::from_given(&database).unwrap().url.expose(), DB);
 
     for (database, broker) in [(MQ, DB), ("", " "), ("hunter2", "hunter2")] {
@@ -232,8 +230,7 @@ fn urls_are_needed_checked_and_never_shown() {
         assert!(!problems.0.iter().any(Problem::is_missing));
         assert!(!problems.to_string().contains("hunter2"), "{problems}");
     }
-    // Given although not needed: still checked.
-    assert!(Config::from_given(&with(&[(Origin::Flag, "--amqp-url", DB)]), &[], Needs::Database).is_err());
+    assert!(Config::from_given(&with(&[(Origin::Flag, "--amqp-url", DB)]), &[]).is_err());
 
     let config = Config::new(DB, MQ).unwrap();
     assert!(!format!("{config:?}").contains("hunter2"));
@@ -258,7 +255,7 @@ fn routes_are_read_key_by_key() {
     let text = "[[route]]\nevent_type = 'order.*'\nexchange = 'orders'\n\n[[route]]\nevent_type = 'ping'\nexchange = ''\n\
                 routing_key = '{ordering_key}.pings'\ncontent_type = 'text/plain'\nunroutable = 'accept'\n";
     let (_, routes) = parse_toml(text, "o.toml").unwrap();
-    let config = Config::from_given(&with(&[]), &routes, Needs::Both).unwrap();
+    let config = Config::from_given(&with(&[]), &routes).unwrap();
     let destination = |exchange: &str, key: &str, content_type: &str, unroutable| Destination {
         exchange: exchange.into(),
         routing_key: Template::parse(key).unwrap(),
@@ -283,7 +280,7 @@ fn problems_of_routes_name_the_route() {
     let text = "[[route]]\nevent_type = 'x'\nexchange = 'y'\n[[route]]\nevent_type = ''\nrouting_key = '{key}'\n\
                 content_type = ''\nunroutable = true\nevent_typ = 'z'\n[[route]]\n";
     let (_, routes) = parse_toml(text, "o.toml").unwrap();
-    let problems = Config::from_given(&with(&[]), &routes, Needs::Both).unwrap_err();
+    let problems = Config::from_given(&with(&[]), &routes).unwrap_err();
     let expected = "event_typ of route 2 in o.toml line 9: unknown; did you mean event_type?\n\
         event_type of route 2 in o.toml line 5 \"\": expected an event type, where * stands for any run of characters\n\
         exchange of route 2 in o.toml line 4: missing; expected the name of an exchange, at most 200 bytes\n\

@@ -16,22 +16,23 @@ pub fn append(database: &Database, event: &NewEvent) -> Result<()> {
     let mut ready = Ready::open(database, 1)?;
     let seconds = |time: Option<std::time::Duration>| time.map(|it| it.as_secs_f64());
     let Ready { session, statements, .. } = &mut ready;
-    let written = session.within_limits(&format!("writing an event into {}", database.table), |client| {
-        client.execute_typed(
-            &statements.append,
-            &[
-                (&event.event_id, Type::TEXT),
-                (&event.event_type, Type::TEXT),
-                (&event.payload, Type::TEXT),
-                (&event.ordering_key, Type::TEXT),
-                (&event.headers, Type::TEXT),
-                (&event.exchange, Type::TEXT),
-                (&event.routing_key, Type::TEXT),
-                (&seconds(event.expires_in), Type::FLOAT8),
-                (&seconds(event.delay), Type::FLOAT8),
-            ],
-        )
-    })?;
+    let written =
+        session.write_within_limits(&format!("writing an event into {}", database.table), |client| {
+            client.execute_typed(
+                &statements.append,
+                &[
+                    (&event.event_id, Type::TEXT),
+                    (&event.event_type, Type::TEXT),
+                    (&event.payload, Type::TEXT),
+                    (&event.ordering_key, Type::TEXT),
+                    (&event.headers, Type::TEXT),
+                    (&event.exchange, Type::TEXT),
+                    (&event.routing_key, Type::TEXT),
+                    (&seconds(event.expires_in), Type::FLOAT8),
+                    (&seconds(event.delay), Type::FLOAT8),
+                ],
+            )
+        })?;
     if written != 1 {
         return Err(Error::new(Kind::Internal, format!("writing an event wrote {written} rows")));
     }

@@ -21,7 +21,7 @@ pub use append::append;
 pub use claim::{Claim, Claimed};
 pub use report::{Backlog, ServerInfo, StatusCount};
 pub use schema::{Initialised, init, schema_sql};
-pub use settle::{LostClaim, Settled};
+pub use settle::LostClaim;
 
 use session::Session;
 use sql::Statements;
@@ -57,11 +57,6 @@ impl Outbox {
     /// The table's name.
     pub fn table(&self) -> &TableName {
         &self.database.table
-    }
-
-    /// Closes the sessions at rest; the next use opens new ones.
-    pub fn disconnect(&mut self) {
-        self.resting.clear();
     }
 
     /// A session: one at rest, else a new one.

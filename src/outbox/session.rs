@@ -13,7 +13,7 @@ use postgres::{Client, NoTls};
 use crate::config::Database;
 use crate::error::{Error, Kind, Result, Server};
 
-use super::sql::LIMITS_BEGIN;
+use super::sql::{LIMITS_BEGIN, READ_WRITE};
 
 /// How the session appears in `pg_stat_activity`, unless the URL says otherwise.
 const APPLICATION_NAME: &str = "outboxd";
@@ -73,6 +73,18 @@ impl Session {
                 format!("opening a session on database {server} ended without a result"),
             )),
         }
+    }
+
+    /// Writes in a transaction of its own, within time limits, whatever the role's default is.
+    ///
+    /// # Errors
+    /// As [`Session::within_limits`].
+    pub(super) fn write_within_limits<T>(
+        &mut self,
+        what: &str,
+        work: impl FnOnce(&mut Client) -> std::result::Result<T, postgres::Error>,
+    ) -> Result<T> {
+        self.within_limits(what, |client| client.batch_execute(READ_WRITE).and_then(|()| work(client)))
     }
 
     /// Does `work` in a transaction of its own, within time limits.
@@ -190,6 +202,13 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
         }
         // Without a SQLSTATE it is the connection, or a value that we could not read.
         let is_conversion = reason.contains("deserializing") || reason.contains("serializing parameter");
+        if reason.contains("password missing") {
+            return Error::new(
+                Kind::Denied(Server::Database),
+                format!("{what} failed: the server asks for a password"),
+            )
+            .with_remedy("give one in DATABASE_URL");
+        }
         let kind = if is_conversion { Kind::Internal } else { Kind::Unavailable(Server::Database) };
         return Error::new(kind, format!("{what} failed: {reason}"));
     };
@@ -197,11 +216,12 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
     let error = Error::new(kind_of(db.code()), text);
     match *db.code() {
         SqlState::INSUFFICIENT_PRIVILEGE => {
-            error.with_remedy("grant the relay's role select and update on the table, insert for enqueue")
+            error.with_remedy("grant it to the relay's role; \"The table\" in the README says what it needs")
         }
         SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN => {
             error.with_remedy("create or complete the table with: outboxd init")
         }
+        SqlState::INVALID_CATALOG_NAME => error.with_remedy("check the database's name in DATABASE_URL"),
         SqlState::READ_ONLY_SQL_TRANSACTION => {
             error.with_remedy("the server takes no writes; is it a standby?")
         }

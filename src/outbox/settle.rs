@@ -15,13 +15,6 @@ use super::session::{Session, failure};
 use super::sql::Statements;
 use super::{Claim, Outbox, Ready};
 
-/// What a settle wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settled {
-    /// How many events ended how.
-    pub tally: Tally,
-}
-
 /// A claim whose settle did not get through: the rows are as they were, and others may send them.
 #[derive(Debug)]
 pub struct LostClaim {
@@ -54,14 +47,14 @@ impl Outbox {
         &mut self,
         mut claim: Claim,
         settlements: Vec<(i64, Settlement)>,
-    ) -> std::result::Result<Settled, LostClaim> {
+    ) -> std::result::Result<Tally, LostClaim> {
         let batches = Batches::new(settlements);
         let written = write(&mut claim.ready.session, &claim.ready.statements, &batches)
             .and_then(|tally| end_transaction(&mut claim.ready, "commit").map(|()| tally));
         match written {
             Ok(tally) => {
                 self.resting.push(claim.ready);
-                Ok(Settled { tally })
+                Ok(tally)
             }
             Err(error) => Err(LostClaim { error, confirmed: batches.published }),
         }
@@ -78,7 +71,7 @@ impl Outbox {
         let ids: Vec<i64> = confirmed.iter().map(|(id, _)| *id).collect();
         let (written, open) = self.with_session(|ready| {
             let Ready { session, statements, .. } = ready;
-            session.within_limits("writing late confirms", |client| {
+            session.write_within_limits("writing late confirms", |client| {
                 let written = client.execute_typed(&statements.settle_late, &[(&ids, Type::INT8_ARRAY)])?;
                 let rows = client.query_typed(&statements.unfinished, &[(&ids, Type::INT8_ARRAY)])?;
                 let open = rows.iter().map(|row| row.try_get(0));

@@ -60,6 +60,9 @@ pub(super) enum Shape {
     Complete(PayloadType),
 }
 
+/// The table that commands take without being told.
+const DEFAULT_TABLE: &str = "event_outbox";
+
 const TEXTS: &[&str] = &["text", "character varying", "character", "bpchar"];
 const TIMES: &[&str] = &["timestamp with time zone", "timestamp without time zone"];
 const INTEGERS: &[&str] = &["bigint", "integer", "smallint"];
@@ -118,12 +121,20 @@ pub(super) fn complete(session: &mut Session, table: &TableName) -> Result<Paylo
     let error = |what: String| Error::new(Kind::Configuration, what);
     match read(session, table)? {
         Shape::Complete(payload) => Ok(payload),
-        Shape::Missing => {
-            Err(error(format!("table {table} does not exist")).with_remedy("create it with: outboxd init"))
-        }
+        Shape::Missing => Err(error(format!("table {table} does not exist"))
+            .with_remedy(format!("create it with: {}", init(table)))),
         Shape::Original(missing) => Err(error(format!("table {table} lacks {}", missing.join(", ")))
-            .with_remedy("add what is missing with: outboxd init")),
+            .with_remedy(format!("add what is missing with: {}", init(table)))),
         Shape::Foreign(reasons) => Err(foreign(table, &reasons)),
+    }
+}
+
+/// The command that makes the table.
+fn init(table: &TableName) -> String {
+    if table.schema.is_none() && table.name == DEFAULT_TABLE {
+        "outboxd init".into()
+    } else {
+        format!("outboxd init --table '{table}'")
     }
 }
 

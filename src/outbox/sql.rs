@@ -64,6 +64,7 @@ pub(super) const INDEX_STATE: &str = include_str!("../../sql/query/index_state.s
 pub(super) const SERVER: &str = include_str!("../../sql/query/server.sql");
 pub(super) const INIT_LOCK: &str = include_str!("../../sql/query/init_lock.sql");
 pub(super) const LIMITS_BEGIN: &str = include_str!("../../sql/query/limits_begin.sql");
+pub(super) const READ_WRITE: &str = include_str!("../../sql/query/read_write.sql");
 pub(super) const INIT_BEGIN: &str = include_str!("../../sql/query/init_begin.sql");
 pub(super) const SCHEMA_EXISTS: &str = include_str!("../../sql/query/schema_exists.sql");
 

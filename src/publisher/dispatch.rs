@@ -17,6 +17,15 @@ use super::wire::{self, Ending};
 /// How long the lanes of a killed connection have to report; those that have not are left behind.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// How a connection was lost, and why as far as is known.
+#[derive(Debug)]
+pub(super) enum Loss {
+    /// It ended by itself.
+    Ended(String),
+    /// It is given up, whatever it is doing.
+    GivenUp(String),
+}
+
 impl Session {
     /// Takes messages over. Each comes out of [`Session::wait`] once.
     ///
@@ -32,10 +41,7 @@ impl Session {
             self.take_back_unsent();
         }
         match &self.state {
-            State::Lost(reason) => {
-                let reason = reason.clone();
-                self.lose(&reason);
-            }
+            State::Lost(_) => self.lose(Loss::GivenUp(String::new())),
             _ => self.flow(),
         }
     }
@@ -58,7 +64,7 @@ impl Session {
             let stuck_at = self.last_report + 2 * self.config.publish_timeout + ANSWER_LIMIT;
             let watched = self.desk.is_waiting() && self.state == State::Open;
             if watched && Instant::now() >= stuck_at {
-                self.lose("its workers are stuck");
+                self.lose(Loss::GivenUp("its workers are stuck".into()));
                 continue;
             }
             let until = if watched { deadline.min(stuck_at) } else { deadline };
@@ -66,7 +72,7 @@ impl Session {
                 recv(self.reports) -> report => if let Ok(report) = report { self.note(report) },
                 recv(self.alarms()) -> alarm => match alarm {
                     Ok(alarm) => self.hear(alarm),
-                    Err(_) => self.lose("the connection ended"),
+                    Err(_) => self.lose(Loss::Ended("the connection ended".into())),
                 },
                 default(until.saturating_duration_since(Instant::now())) => {
                     if until == deadline {
@@ -113,14 +119,20 @@ impl Session {
     }
 
     /// The connection is gone: kills what is left of it, and gives every job its outcome.
-    pub(super) fn lose(&mut self, reason: &str) {
+    pub(super) fn lose(&mut self, loss: Loss) {
         if let State::Lost(first) = &self.state {
             // Nothing can come any more; only what was handed over since wants its outcome.
             let first = first.clone();
             self.recall();
             return self.desk.lose(&first);
         }
-        let reason = self.kill().unwrap_or_else(|| reason.into());
+        let reason = match loss {
+            Loss::Ended(reason) => self.kill(true).unwrap_or(reason),
+            Loss::GivenUp(reason) => {
+                self.kill(false);
+                reason
+            }
+        };
         self.state = State::Lost(reason.clone());
         self.desk.set_open(false);
         self.feed = None;
@@ -176,7 +188,7 @@ impl Session {
                     self.replace_lane(lane, self.fed.clone(), self.window());
                 }
             }
-            End::Closed(Ending::Connection(reason)) => self.lose_with(held, &reason),
+            End::Closed(Ending::Connection(reason)) => self.lose_with(held, Loss::Ended(reason)),
             // Only it waits for a confirm that does not come; the connection serves the others.
             End::Stalled if lane == self.config.workers => {
                 let reason = format!("no confirm within {:?}, alone", 2 * self.config.publish_timeout);
@@ -188,16 +200,18 @@ impl Session {
             }
             End::Stalled => {
                 let reason = format!("no confirm within publish_timeout {:?}", self.config.publish_timeout);
-                self.lose_with(held, &reason);
+                self.lose_with(held, Loss::GivenUp(reason));
             }
-            End::Panicked => self.lose_with(held, "a worker ended by a panic"),
+            End::Panicked => {
+                self.lose_with(held, Loss::GivenUp("a worker ended by a panic".into()));
+            }
         }
     }
 
     /// What the lane had taken and not published is unsent, whatever else the end of the connection means.
-    fn lose_with(&mut self, held: Vec<Job>, reason: &str) {
+    fn lose_with(&mut self, held: Vec<Job>, loss: Loss) {
         self.desk.put_back(held);
-        self.lose(reason);
+        self.lose(loss);
     }
 
     /// Sends the suspects one at a time on a lane of their own, so that the guilty one is found and only it pays.
@@ -229,7 +243,7 @@ impl Session {
 
     fn replace_lane(&mut self, number: usize, feed: Receiver<Job>, window: Window) {
         if let Err(error) = self.start_lane(number, feed, window) {
-            self.lose(&wire::in_words(&error));
+            self.lose(Loss::Ended(wire::in_words(&error)));
         }
     }
 }

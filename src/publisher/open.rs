@@ -19,6 +19,9 @@ use super::wire::opening_failed;
 /// Channels are numbered up to this. The client would hang once the numbers ran over.
 const CHANNEL_MAX: u16 = 64;
 
+/// By how much the client's own deadline comes after ours.
+const CLIENT_MARGIN: Duration = Duration::from_secs(5);
+
 /// A connection just opened.
 pub(super) struct Opened {
     pub(super) connection: Connection,
@@ -79,7 +82,8 @@ fn open(address: &Address, deadline: Instant, kill_sender: &Sender<Arc<KillSwitc
         .heartbeat(address.heartbeat_s)
         .channel_max(CHANNEL_MAX)
         .frame_max(FRAME_MAX)
-        .connection_timeout(Some(deadline.saturating_duration_since(Instant::now())));
+        // Longer than ours, which then ends it: the client would call a silent broker a refused login.
+        .connection_timeout(Some(deadline.saturating_duration_since(Instant::now()) + CLIENT_MARGIN));
     let tuning = ConnectionTuning::default();
     #[cfg(feature = "tls")]
     let connection = match connector {

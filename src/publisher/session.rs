@@ -16,6 +16,7 @@ use crate::event::Outcome;
 use crate::message::Message;
 
 use super::desk::{Desk, News};
+use super::dispatch::Loss;
 use super::lane::{Lane, Report, Window};
 use super::open::open_within;
 use super::socket::KillSwitch;
@@ -205,7 +206,7 @@ impl Session {
             Err(Ending::Channel { code: 403, .. }) => Ok(()),
             Err(Ending::Channel { code, text }) => Err(format!("{text} ({code})")),
             Err(Ending::Connection(reason)) => {
-                self.lose(&reason);
+                self.lose(Loss::Ended(reason.clone()));
                 return Err(lost(&reason));
             }
         };
@@ -310,7 +311,9 @@ impl Session {
             match self.alarms.try_recv() {
                 Ok(alarm) => self.hear(alarm),
                 Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => return self.lose("the connection ended"),
+                Err(TryRecvError::Disconnected) => {
+                    return self.lose(Loss::Ended("the connection ended".into()));
+                }
             }
         }
     }
@@ -342,8 +345,19 @@ impl Session {
     }
 
     /// Kills the connection and returns why it had ended, as far as the client knows.
-    pub(super) fn kill(&mut self) -> Option<String> {
+    ///
+    /// One that has `ended` by itself is asked for its reason before the switch is pulled: the client may be about to
+    /// answer the broker's goodbye, and would otherwise remember our doing instead.
+    pub(super) fn kill(&mut self, ended: bool) -> Option<String> {
+        if !ended {
+            self.kill.pull();
+        }
+        let reason = self.last_words(ended);
         self.kill.pull();
+        reason
+    }
+
+    fn last_words(&mut self, ended: bool) -> Option<String> {
         let connection = self.connection.take()?;
         let (sender, receiver) = bounded(1);
         // Closing joins the client's thread. It ends at once after the kill, but that is not ours to prove.
@@ -352,8 +366,8 @@ impl Session {
         });
         closing.ok()?;
         match receiver.recv_timeout(LAST_WORDS) {
-            // This one is our own doing.
-            Ok(Err(amiquip::Error::UnexpectedSocketClose)) => None,
+            // After the kill this one is our own doing.
+            Ok(Err(amiquip::Error::UnexpectedSocketClose)) if !ended => None,
             Ok(Err(error)) => Some(wire::in_words(&error)),
             _ => None,
         }
@@ -362,10 +376,6 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.connection.is_some() {
-            self.kill();
-        } else {
-            self.kill.pull();
-        }
+        self.kill(false);
     }
 }

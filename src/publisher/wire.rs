@@ -113,6 +113,10 @@ pub(super) fn opening_failed(address: &str, error: &amiquip::Error) -> Error {
             Error::new(Kind::Unavailable(Server::Broker), what(&format!("the TLS handshake: {source}")))
                 .with_remedy("is it a port for TLS?")
         }
+        amiquip::Error::UnexpectedSocketClose | amiquip::Error::MalformedFrame => {
+            Error::new(Kind::Unavailable(Server::Broker), what(&in_words(error)))
+                .with_remedy("is it RabbitMQ's port, and one without TLS?")
+        }
         other => Error::new(Kind::Unavailable(Server::Broker), what(&in_words(other))),
     }
 }

@@ -58,6 +58,7 @@ pub(super) struct Progress {
     winding_down: Option<Instant>,
     trouble: Option<Error>,
     flights_max: usize,
+    told_of_block: bool,
 }
 
 impl Progress {
@@ -72,6 +73,7 @@ impl Progress {
             winding_down: None,
             trouble: None,
             flights_max: FLIGHTS_MAX,
+            told_of_block: false,
         }
     }
 }
@@ -201,10 +203,10 @@ impl Drain<'_> {
                 continue;
             };
             match self.outbox.settle(claim, settlements) {
-                Ok(settled) => {
-                    self.tally += settled.tally;
+                Ok(tally) => {
+                    self.tally += tally;
                     // What the settle could not write may be due still, and would be claimed again and again.
-                    self.progress.last_walk |= settled.tally.gone > 0;
+                    self.progress.last_walk |= tally.gone > 0;
                 }
                 Err(LostClaim { error, confirmed }) => {
                     self.unwritten.extend(confirmed);
@@ -233,7 +235,11 @@ impl Drain<'_> {
             State::Open => None,
             State::Lost(reason) => Some(lost(reason)),
             State::Blocked { since, reason } => {
-                (since.elapsed() > self.config.broker.publish_timeout).then(|| blocked(reason))
+                let error = blocked(reason);
+                if !std::mem::replace(&mut self.progress.told_of_block, true) {
+                    log::warn!("{error}; waiting for what is in flight");
+                }
+                (since.elapsed() > self.config.broker.publish_timeout).then_some(error)
             }
         };
         if let Some(error) = trouble {

@@ -344,7 +344,7 @@ impl World {
             Outcome::Busy(_) => nature == Nature::Full,
             Outcome::Unknown(_) => true,
             Outcome::Unsent => !self.taken.contains(&key),
-            Outcome::Invalid(_) | Outcome::Expired(_) => false,
+            Outcome::Invalid(_) => false,
         };
         assert!(is_true, "{key:?}, {nature:?}, is {outcome:?}");
     }
