@@ -113,6 +113,12 @@ pub(super) fn opening_failed(address: &str, error: &amiquip::Error) -> Error {
             Error::new(Kind::Unavailable(Server::Broker), what(&format!("the TLS handshake: {source}")))
                 .with_remedy("is it a port for TLS?")
         }
+        // With TLS 1.3 the broker refuses our certificate after the handshake.
+        amiquip::Error::IoErrorReadingSocket { source } if source.to_string().contains("alert") => {
+            Error::new(Kind::Configuration, what(&source.to_string())).with_remedy(
+                "the broker wants another client certificate: see certfile and keyfile in AMQP_URL",
+            )
+        }
         amiquip::Error::UnexpectedSocketClose | amiquip::Error::MalformedFrame => {
             Error::new(Kind::Unavailable(Server::Broker), what(&in_words(error)))
                 .with_remedy("is it RabbitMQ's port, and one without TLS?")

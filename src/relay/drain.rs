@@ -160,10 +160,13 @@ impl Drain<'_> {
 
     /// Whether the job's exchange is there; the event's outcome when not.
     fn exchange_of(&mut self, job: &Job) -> std::result::Result<(), Outcome> {
+        let was_open = matches!(self.session.state(), State::Open);
         match self.session.check_exchange(&job.message.exchange) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(reason)) => Err(Outcome::Refused(reason)),
-            Err(_) => Err(Outcome::Unsent), // lost; `watch_broker` sees it
+            // The question itself may have ended the connection, and would again: it must not stay the first.
+            Err(error) if was_open => Err(Outcome::Unknown(format!("asking for its exchange: {error}"))),
+            Err(_) => Err(Outcome::Unsent), // lost before; `watch_broker` sees it
         }
     }
 
