@@ -7,13 +7,14 @@ use crate::error::{Error, Kind, Result};
 use crate::event::NewEvent;
 
 use super::Ready;
+use super::session::Opening;
 
 /// Writes one event in a transaction of its own.
 ///
 /// # Errors
 /// The database cannot be reached or refuses the row.
 pub fn append(database: &Database, event: &NewEvent) -> Result<()> {
-    let mut ready = Ready::open(database, 1)?;
+    let mut ready = Ready::open(database, 1, &mut Opening::default())?;
     let seconds = |time: Option<std::time::Duration>| time.map(|it| it.as_secs_f64());
     let Ready { session, statements, .. } = &mut ready;
     let written =

@@ -57,7 +57,7 @@ impl Outbox {
             // A session at rest may have been closed meanwhile; that shows only now, and a new one is worth a try.
             Err(error) if reused && error.is_transient() => {
                 self.resting.clear();
-                let ready = Ready::open(&self.database, self.claim.batch_rows)?;
+                let ready = Ready::open(&self.database, self.claim.batch_rows, &mut self.opening)?;
                 self.keep_empty(claim_on(ready, &self.claim, after, drain_age)?)
             }
             other => self.keep_empty(other?),

@@ -23,15 +23,21 @@ pub use report::{Backlog, ServerInfo, StatusCount};
 pub use schema::{Initialised, init, schema_sql};
 pub use settle::LostClaim;
 
-use session::Session;
+use session::{Opening, Session};
 use sql::Statements;
 
 /// The outbox, with the sessions that are open on it and at rest.
-#[derive(Debug)]
 pub struct Outbox {
     database: Database,
     claim: ClaimConfig,
     resting: Vec<Ready>,
+    opening: Opening,
+}
+
+impl std::fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outbox").field("database", &self.database).finish_non_exhaustive()
+    }
 }
 
 /// A session on a table that was looked at, with the statements that fit it.
@@ -42,16 +48,10 @@ struct Ready {
     rows_max: usize,
 }
 
-impl std::fmt::Debug for Ready {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("session")
-    }
-}
-
 impl Outbox {
     /// An outbox without a session; each is opened when it is needed.
     pub fn new(database: Database, claim: ClaimConfig) -> Self {
-        Self { database, claim, resting: Vec::new() }
+        Self { database, claim, resting: Vec::new(), opening: Opening::default() }
     }
 
     /// The table's name.
@@ -63,7 +63,7 @@ impl Outbox {
     fn ready(&mut self) -> Result<Ready> {
         match self.resting.pop() {
             Some(ready) => Ok(ready),
-            None => Ready::open(&self.database, self.claim.batch_rows),
+            None => Ready::open(&self.database, self.claim.batch_rows, &mut self.opening),
         }
     }
 
@@ -81,7 +81,7 @@ impl Outbox {
                 Err(_) => self.resting.clear(),
             }
         }
-        let mut ready = Ready::open(&self.database, self.claim.batch_rows)?;
+        let mut ready = Ready::open(&self.database, self.claim.batch_rows, &mut self.opening)?;
         let done = work(&mut ready)?;
         self.resting.push(ready);
         Ok(done)
@@ -89,8 +89,8 @@ impl Outbox {
 }
 
 impl Ready {
-    fn open(database: &Database, rows_max: usize) -> Result<Self> {
-        let mut session = Session::open(database)?;
+    fn open(database: &Database, rows_max: usize, opening: &mut Opening) -> Result<Self> {
+        let mut session = opening.open(database)?;
         let payload = shape::complete(&mut session, &database.table)?;
         let statements = Statements::new(&database.table, payload, database.claim_max_idle);
         Ok(Self { session, statements, rows_max })

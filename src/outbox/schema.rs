@@ -13,7 +13,7 @@ use postgres::types::Type;
 use crate::config::{Database, TableName};
 use crate::error::{Error, Kind, Result, Server};
 
-use super::session::{Session, failure};
+use super::session::{Opening, failure};
 use super::shape::{self, Shape};
 use super::sql::{
     INDEX_STATE, INIT_BEGIN, INIT_LOCK, SCHEMA_EXISTS, index_drop, quoted, quoted_index, quoted_table,
@@ -49,7 +49,7 @@ pub fn schema_sql(table: &TableName) -> String {
 /// the table for longer than a minute.
 pub fn init(database: &Database) -> Result<Initialised> {
     let table = &database.table;
-    let mut session = Session::open(database)?;
+    let mut session = Opening::default().open(database)?;
     let started = Instant::now();
     lock_out_other_inits(session.client()?, table, started)?;
     session.client()?.batch_execute(INIT_BEGIN).map_err(|error| failure("preparing init", &error))?;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{RecvTimeoutError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use postgres::config::{Host, SslMode};
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
@@ -24,6 +24,74 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The opening of sessions.
+///
+/// A server that accepts a connection and says nothing would be waited for without end: the client's
+/// `connect_timeout` ends with the TCP handshake. So an attempt has a thread of its own, which is left behind when its
+/// time is over; one at most, because the next try waits for the same attempt.
+#[derive(Default)]
+pub(super) struct Opening {
+    attempt: Option<Receiver<std::result::Result<Client, postgres::Error>>>,
+}
+
+impl Opening {
+    /// Opens a session within `open_timeout`.
+    ///
+    /// # Errors
+    /// Names the server and the reason; never the URL.
+    pub(super) fn open(&mut self, database: &Database) -> Result<Session> {
+        let options = options(database)?;
+        let server = describe(&options);
+        let attempt = match self.attempt.take() {
+            Some(attempt) => attempt,
+            None => begin(options)?,
+        };
+        match attempt.recv_timeout(database.open_timeout) {
+            Ok(Ok(client)) => Ok(Session { client: Some(client) }),
+            Ok(Err(error)) => Err(failure(&format!("opening a session on database {server}"), &error)),
+            Err(RecvTimeoutError::Timeout) => {
+                self.attempt = Some(attempt);
+                let limit = database.open_timeout;
+                Err(Error::new(
+                    Kind::Unavailable(Server::Database),
+                    format!("opening a session on database {server} took longer than open_timeout {limit:?}"),
+                ))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(Error::new(
+                Kind::Internal,
+                format!("opening a session on database {server} ended without a result"),
+            )),
+        }
+    }
+}
+
+fn options(database: &Database) -> Result<postgres::Config> {
+    let mut options = parse(database.url.expose())
+        .map_err(|reason| Error::new(Kind::Configuration, format!("database_url: {reason}")))?;
+    if options.get_application_name().is_none() {
+        options.application_name(APPLICATION_NAME);
+    }
+    options
+        .connect_timeout(database.open_timeout)
+        .tcp_user_timeout(TCP_USER_TIMEOUT)
+        .keepalives_idle(KEEPALIVE_IDLE)
+        .keepalives_interval(KEEPALIVE_INTERVAL)
+        .keepalives_retries(KEEPALIVE_RETRIES);
+    Ok(options)
+}
+
+fn begin(options: postgres::Config) -> Result<Receiver<std::result::Result<Client, postgres::Error>>> {
+    let (sender, attempt) = bounded(1);
+    thread::Builder::new()
+        .name("outboxd-db-open".into())
+        .spawn(move || {
+            // When nobody listens any more, the session is closed again.
+            let _ = sender.send(connect(&options));
+        })
+        .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
+    Ok(attempt)
+}
+
 /// One session. Dropping it never blocks: the client's own drop waits for an answer that may never come, so it
 /// happens on a thread of its own.
 pub(super) struct Session {
@@ -31,50 +99,6 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Opens a session within `open_timeout`.
-    ///
-    /// # Errors
-    /// Names the server and the reason; never the URL.
-    pub(super) fn open(database: &Database) -> Result<Self> {
-        let mut options = parse(database.url.expose())
-            .map_err(|reason| Error::new(Kind::Configuration, format!("database_url: {reason}")))?;
-        let server = describe(&options);
-        if options.get_application_name().is_none() {
-            options.application_name(APPLICATION_NAME);
-        }
-        options
-            .connect_timeout(database.open_timeout)
-            .tcp_user_timeout(TCP_USER_TIMEOUT)
-            .keepalives_idle(KEEPALIVE_IDLE)
-            .keepalives_interval(KEEPALIVE_INTERVAL)
-            .keepalives_retries(KEEPALIVE_RETRIES);
-        // `connect_timeout` ends with the TCP handshake; a server that accepts and says nothing would be waited
-        // for without end. So the attempt has a thread of its own, left behind when its time is over.
-        let (sender, receiver) = bounded(1);
-        thread::Builder::new()
-            .name("outboxd-db-open".into())
-            .spawn(move || {
-                // Nobody listens any more when the deadline came first: the session is closed again.
-                let _ = sender.send(connect(&options));
-            })
-            .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
-        match receiver.recv_timeout(database.open_timeout) {
-            Ok(Ok(client)) => Ok(Self { client: Some(client) }),
-            Ok(Err(error)) => Err(failure(&format!("opening a session on database {server}"), &error)),
-            Err(RecvTimeoutError::Timeout) => Err(Error::new(
-                Kind::Unavailable(Server::Database),
-                format!(
-                    "opening a session on database {server} took longer than open_timeout {:?}",
-                    database.open_timeout
-                ),
-            )),
-            Err(RecvTimeoutError::Disconnected) => Err(Error::new(
-                Kind::Internal,
-                format!("opening a session on database {server} ended without a result"),
-            )),
-        }
-    }
-
     /// Writes in a transaction of its own, within time limits, whatever the role's default is.
     ///
     /// # Errors

@@ -84,6 +84,8 @@ pub struct Session {
     pub(super) config: Broker,
     pub(super) state: State,
     pub(super) connection: Option<Connection>,
+    /// While it is being opened, the end of the time for that.
+    open_by: Option<Instant>,
     kill: Arc<KillSwitch>,
     watchdog: Watchdog,
     alarms: Receiver<ConnectionBlockedNotification>,
@@ -118,6 +120,7 @@ impl Session {
     pub fn open(config: &Broker) -> Result<Self> {
         let address = Address::parse(config.url.expose())
             .map_err(|reason| Error::new(Kind::Configuration, format!("amqp_url: {reason}")))?;
+        let deadline = Instant::now() + config.open_timeout;
         let opened = open_within(&address, config.open_timeout)?;
         let internal = |what: &str, error: &dyn std::fmt::Display| {
             Error::new(Kind::Internal, format!("{what} failed: {error}"))
@@ -137,6 +140,7 @@ impl Session {
             config: config.clone(),
             state: State::Open,
             connection: Some(opened.connection),
+            open_by: Some(deadline),
             kill: opened.kill,
             watchdog,
             alarms: opened.alarms,
@@ -158,6 +162,7 @@ impl Session {
                 .start_lane(number, session.fed.clone(), session.window())
                 .map_err(|error| opening_failed(&address.to_string(), &error))?;
         }
+        session.open_by = None;
         Ok(session)
     }
 
@@ -264,8 +269,12 @@ impl Session {
         &mut self,
         call: impl FnOnce(&mut Connection) -> amiquip::Result<T>,
     ) -> amiquip::Result<T> {
+        let limit = match self.open_by {
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            None => ANSWER_LIMIT,
+        };
         match self.connection.as_mut() {
-            Some(connection) => self.watchdog.within(ANSWER_LIMIT, || call(connection)),
+            Some(connection) => self.watchdog.within(limit, || call(connection)),
             None => Err(amiquip::Error::EventLoopDropped),
         }
     }

@@ -240,7 +240,7 @@ impl Drain<'_> {
             State::Blocked { since, reason } => {
                 let error = blocked(reason);
                 if !std::mem::replace(&mut self.progress.told_of_block, true) {
-                    log::warn!("{error}; waiting for what is in flight");
+                    log::debug!("{error}; waiting for what is in flight");
                 }
                 (since.elapsed() > self.config.broker.publish_timeout).then_some(error)
             }
