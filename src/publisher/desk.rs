@@ -198,6 +198,11 @@ impl Desk {
         !self.outstanding.is_empty()
     }
 
+    /// Whether a confirm may still come late.
+    pub(super) fn awaits_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
     /// Whether jobs are to be tried before others are put at risk.
     pub(super) fn is_careful(&self) -> bool {
         self.careful

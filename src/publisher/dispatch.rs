@@ -83,6 +83,11 @@ impl Session {
         }
     }
 
+    /// Whether [`News::Late`] may still come.
+    pub fn awaits_late(&self) -> bool {
+        self.desk.awaits_late()
+    }
+
     /// Hands back what is not sent yet: it comes out as [`Outcome::Unsent`]. What waits to be sent again after its
     /// channel was closed comes out as [`Outcome::Unknown`].
     pub fn recall(&mut self) {

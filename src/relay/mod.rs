@@ -30,6 +30,10 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// alone on the next one, which finds one that ends connections.
 const RECONNECTS: u32 = 3;
 
+/// How long late confirms are waited for before their events are claimed again. An alarm that is over lets them all
+/// through at once.
+const LATE_MAX: Duration = Duration::from_secs(2);
+
 /// What a tick did.
 #[derive(Debug, Clone)]
 pub struct Tick {
@@ -161,9 +165,13 @@ impl Relay {
     /// Takes in the confirms that came after their claim was given up, such as those that an alarm held back.
     fn hear_late(&mut self) {
         let Some(session) = self.session.as_mut() else { return };
-        while let Some(news) = session.wait(Instant::now()) {
-            if let News::Late(key, receipt) = news {
-                self.unwritten.push((key.id, receipt));
+        let deadline = Instant::now() + LATE_MAX;
+        loop {
+            let until = if session.awaits_late() { deadline } else { Instant::now() };
+            match session.wait(until) {
+                Some(News::Late(key, receipt)) => self.unwritten.push((key.id, receipt)),
+                Some(News::Outcome(..)) => {}
+                None => return,
             }
         }
     }

@@ -13,15 +13,20 @@
 mod harness;
 mod world;
 
+mod afterwards;
 mod bulk;
 mod commands;
 mod due;
 mod faults;
+mod guilty;
 mod init;
 mod lifecycle;
 mod matrix;
+mod opening;
+mod original;
 mod outcomes;
 mod payload;
 mod refused;
 mod routing;
+mod tls;
 mod visibility;

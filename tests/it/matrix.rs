@@ -8,24 +8,21 @@ mod network;
 
 use std::collections::BTreeSet;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use self::health::Resources;
 use crate::harness::{Broker, Direction, Message, Proc, Proxy, Rabbit, RabbitOptions, Servers, wait_until};
 use crate::world::{DEADLINE, World};
 
-/// Options of every relay here, besides its `publish_timeout`. Its claims hold many more events than are in flight
-/// at any time.
-const RUN: [&str; 16] = [
+/// Options of every relay here, besides its workers and its `publish_timeout`. Its claims hold many more events than
+/// are in flight at any time.
+const RUN: [&str; 12] = [
     "--interval",
     "1s",
     "--min-age",
     "0s",
     "--open-timeout",
     "3s",
-    "--workers",
-    "2",
-    "--window",
-    "16",
     "--batch-rows",
     "200",
     "--backoff-base",
@@ -35,7 +32,7 @@ const RUN: [&str; 16] = [
 ];
 
 /// A relay that gives up soon on a confirm that does not come.
-const HASTY: [&str; 2] = ["--publish-timeout", "2s"];
+const HASTY: [&str; 6] = ["--workers", "2", "--window", "16", "--publish-timeout", "2s"];
 
 /// The most messages that such a relay has in flight: one window for each worker.
 const IN_FLIGHT: usize = 32;
@@ -45,6 +42,15 @@ const WARM_UP: i64 = 600;
 
 /// How many events a drain has that is to be met in the middle.
 const EVENTS: i64 = 6_000;
+
+/// The same where a proxy slows it down.
+const SLOW_EVENTS: i64 = 3_000;
+
+/// What is told once when the broker cannot be used.
+const DOWN: &str = "nothing is claimed and no attempt is spent until that is over";
+
+/// What is told when it can be used again.
+const UP: &str = "the broker is usable again after";
 
 /// A broker that asks for no heartbeats, for tests that hurt one, one test at a time. Nothing but a deadline of the
 /// relay's own notices that such a broker has stopped. Each test mends it on its way out, also when it fails.
@@ -67,6 +73,11 @@ impl Fault<'_> {
     fn frozen(rabbit: &Rabbit) -> Fault<'_> {
         rabbit.freeze();
         Fault { rabbit, end: Rabbit::thaw }
+    }
+
+    fn stopped(rabbit: &Rabbit) -> Fault<'_> {
+        rabbit.eval("rabbit:stop().");
+        Fault { rabbit, end: |rabbit| drop(rabbit.eval("rabbit:start().")) }
     }
 
     fn alarmed(rabbit: &Rabbit) -> Fault<'_> {
@@ -123,9 +134,9 @@ impl Scene {
     }
 
     /// Writes further events, and waits until some of them are PUBLISHED.
-    fn drain(&mut self) {
+    fn drain(&mut self, count: i64) {
         let before = self.inserted;
-        self.insert(EVENTS);
+        self.insert(count);
         wait_until("the drain is on its way", DEADLINE, || {
             (self.world.count("PUBLISHED") > before).then_some(())
         });
@@ -145,6 +156,12 @@ impl Scene {
         });
     }
 
+    /// Waits until what the lost connection needed is gone, although nobody answers: at least a thread for each of
+    /// the two workers and one for the client. A try to open another connection needs fewer.
+    fn lets_go(&self) {
+        Resources { threads: self.base.threads - 3, ..self.base }.return_to(&self.relay);
+    }
+
     /// Whatever is PUBLISHED at this moment has arrived.
     fn is_truthful(&mut self) {
         let sql = "select event_id::text from event_outbox where status = 'PUBLISHED'";
@@ -162,11 +179,6 @@ impl Scene {
         });
         self.base.return_to(&self.relay);
         assert!(self.relay.is_running(), "{}", self.relay);
-        self.all_arrived(twice);
-    }
-
-    /// The promises about the events, once all of them are PUBLISHED.
-    fn all_arrived(&mut self, twice: usize) {
         let counted = "select count(*) from event_outbox where fail_count > 0 or status <> 'PUBLISHED'";
         let counted: i64 = self.world.client.query_one(counted, &[]).unwrap().get(0);
         assert_eq!(counted, 0, "infrastructure was counted as a failure:\n{}", self.relay);
@@ -177,9 +189,9 @@ impl Scene {
         assert!(!self.relay.output().1.contains("panic"), "{}", self.relay);
     }
 
-    /// Opens the test's own connection again, which a broker that died has ended.
-    fn reconnect(&mut self, amqp_url: &str) {
-        self.world.broker = Broker::open(amqp_url);
+    /// Opens the test's own connection again, which may have ended with the broker.
+    fn reconnect(&mut self) {
+        self.world.broker = Broker::open(&self.world.amqp_url);
     }
 }
 
@@ -192,7 +204,7 @@ fn proxy() -> Proxy {
 /// all of its windows full.
 fn slow_proxy() -> Proxy {
     let proxy = proxy();
-    proxy.delay(Direction::ToClient, std::time::Duration::from_millis(20));
+    proxy.delay(Direction::ToClient, Duration::from_millis(20));
     proxy
 }
 

@@ -202,6 +202,8 @@ fn accept(shared: &Arc<Shared>) {
 
 fn listen(backlog: i32) -> std::io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    // As servers do: another one may take the port over at once.
+    socket.set_reuse_address(true)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     socket.listen(backlog)?;
     Ok(socket.into())

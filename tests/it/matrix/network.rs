@@ -3,27 +3,25 @@
 use std::time::{Duration, Instant};
 
 use super::health::Resources;
-use super::{HASTY, IN_FLIGHT, RUN, Scene, lines, port, proxy, slow_proxy, through};
+use super::{DOWN, HASTY, IN_FLIGHT, RUN, SLOW_EVENTS, Scene, UP, lines, port, proxy, slow_proxy, through};
 use crate::harness::Direction::{ToClient, ToServer};
 use crate::harness::{Proxy, Servers, wait_until};
 use crate::world::{DEADLINE, World};
 
-/// What is told once when the broker cannot be used.
-const DOWN: &str = "nothing is claimed and no attempt is spent until that is over";
-
-/// Where a relay takes no more than a heartbeat for the connection's loss.
-const UP: &str = "the broker is usable again after";
+/// A relay that must not mistake a bad link for a dead one.
+const STEADY: [&str; 6] = ["--workers", "2", "--window", "16", "--publish-timeout", "6s"];
 
 #[test]
 fn a_black_hole_in_a_drain_is_noticed_and_costs_at_most_what_was_in_flight() {
     let proxy = slow_proxy();
     let mut scene = Scene::behind(&proxy, "", &HASTY);
-    scene.drain();
+    scene.drain(SLOW_EVENTS);
     proxy.swallow(ToServer, true);
     proxy.swallow(ToClient, true);
     scene.relay.wait_for_line(DOWN, DEADLINE);
     scene.was_in_the_middle();
     scene.frees_its_rows();
+    scene.lets_go();
     scene.is_truthful();
     proxy.heal();
     scene.relay.wait_for_line(UP, DEADLINE);
@@ -48,11 +46,12 @@ fn a_black_hole_between_ticks_is_noticed_by_heartbeats_and_costs_nothing() {
 fn confirms_that_are_swallowed_cost_at_most_what_was_in_flight() {
     let proxy = slow_proxy();
     let mut scene = Scene::behind(&proxy, "", &HASTY);
-    scene.drain();
+    scene.drain(SLOW_EVENTS);
     proxy.swallow(ToClient, true);
     scene.relay.wait_for_line(DOWN, DEADLINE);
     scene.was_in_the_middle();
     scene.frees_its_rows();
+    scene.lets_go();
     scene.is_truthful();
     proxy.heal();
     scene.relay.wait_for_line(UP, DEADLINE);
@@ -63,11 +62,12 @@ fn confirms_that_are_swallowed_cost_at_most_what_was_in_flight() {
 fn messages_that_are_swallowed_are_sent_again_and_none_comes_twice() {
     let proxy = slow_proxy();
     let mut scene = Scene::behind(&proxy, "", &HASTY);
-    scene.drain();
+    scene.drain(SLOW_EVENTS);
     proxy.swallow(ToServer, true);
     scene.relay.wait_for_line(DOWN, DEADLINE);
     scene.was_in_the_middle();
     scene.frees_its_rows();
+    scene.lets_go();
     scene.is_truthful();
     proxy.heal();
     scene.relay.wait_for_line(UP, DEADLINE);
@@ -78,7 +78,7 @@ fn messages_that_are_swallowed_are_sent_again_and_none_comes_twice() {
 fn a_reset_in_a_drain_costs_at_most_what_was_in_flight() {
     let proxy = slow_proxy();
     let mut scene = Scene::behind(&proxy, "", &HASTY);
-    scene.drain();
+    scene.drain(SLOW_EVENTS);
     proxy.reset();
     scene.was_in_the_middle();
     scene.recovers(IN_FLIGHT);
@@ -90,7 +90,7 @@ fn twenty_resets_in_a_row_leave_no_thread_and_no_descriptor_behind() {
     const RESETS: usize = 20;
     let proxy = slow_proxy();
     let mut scene = Scene::behind(&proxy, "", &HASTY);
-    scene.drain();
+    scene.drain(SLOW_EVENTS);
     for _ in 0..RESETS {
         let before = proxy.accepted();
         proxy.reset();
@@ -118,12 +118,13 @@ fn a_reset_after_the_last_confirm_costs_nothing() {
     });
     proxy.reset();
     scene.recovers(0);
+    assert_eq!(lines(&scene.relay, " ERROR "), 0, "{}", scene.relay);
 }
 
 #[test]
 fn a_network_that_cuts_frames_into_pieces_is_not_noticed() {
     let proxy = proxy();
-    let mut scene = Scene::behind(&proxy, "", &["--publish-timeout", "5s"]);
+    let mut scene = Scene::behind(&proxy, "", &STEADY);
     for direction in [ToServer, ToClient] {
         proxy.slice(direction, 7, Duration::from_micros(100));
     }
@@ -134,7 +135,7 @@ fn a_network_that_cuts_frames_into_pieces_is_not_noticed() {
 #[test]
 fn a_round_trip_of_a_hundred_to_seven_hundred_milliseconds_is_not_noticed() {
     let proxy = proxy();
-    let mut scene = Scene::behind(&proxy, "", &["--publish-timeout", "5s"]);
+    let mut scene = Scene::behind(&proxy, "", &STEADY);
     for direction in [ToServer, ToClient] {
         proxy.delay(direction, Duration::from_millis(50));
         proxy.jitter(direction, Duration::from_millis(300));
@@ -143,18 +144,31 @@ fn a_round_trip_of_a_hundred_to_seven_hundred_milliseconds_is_not_noticed() {
     is_not_noticed(&mut scene, &proxy);
 }
 
-/// What is in flight takes twice the `publish_timeout` to go through, and every message a small part of it.
+/// What is in flight takes longer than `publish_timeout` to go through, and every message a small part of it.
 #[test]
 fn a_link_of_ten_kilobytes_per_second_is_not_noticed() {
+    crawls_unnoticed(&STEADY, 2_400);
+}
+
+/// Each worker waits longer than `publish_timeout` for its next confirm, since the others' messages go through
+/// meanwhile; but the connection hears one twice a second.
+#[test]
+fn a_link_that_many_workers_share_is_alive_while_any_of_them_hears_confirms() {
+    crawls_unnoticed(&["--workers", "8", "--window", "4", "--publish-timeout", "2s"], 4_000);
+}
+
+fn crawls_unnoticed(options: &[&str], payload_bytes: usize) {
     let proxy = proxy();
-    let mut scene = Scene::behind(&proxy, "", &["--publish-timeout", "5s"]);
+    let mut scene = Scene::behind(&proxy, "", options);
     for direction in [ToServer, ToClient] {
         proxy.bandwidth(direction, 10_000);
     }
-    let payload = format!("\"{}\"", "x".repeat(3_000));
-    for _ in 0..IN_FLIGHT {
-        scene.world.insert(&scene.queue, &payload);
-    }
+    let payload = format!("\"{}\"", "x".repeat(payload_bytes));
+    let values = format!("select $1, $2 || n, $3 from generate_series(1, {IN_FLIGHT}) as n");
+    let insert = format!("insert into event_outbox (event_type, event_id, payload) {values}");
+    // The rest of a ULID.
+    let prefix = &ulid::Ulid::generate().to_string()[..20];
+    scene.world.client.execute(&insert, &[&scene.queue, &prefix, &payload]).unwrap();
     scene.inserted += IN_FLIGHT as i64;
     is_not_noticed(&mut scene, &proxy);
 }
@@ -195,7 +209,10 @@ fn tries_against_a_dead_broker_slow_down_and_are_told_once() {
         "select count(*) from event_outbox where status <> 'WAITING' or last_retried_at is not null";
     assert_eq!(world.client.query_one(touched, &[]).unwrap().get::<_, i64>(0), 0, "{relay}");
     dead.refuse(false);
+    let healed = Instant::now();
     relay.wait_for_line(UP, DEADLINE);
+    // It did not wait for the next beat, which is much further away than the longest pause.
+    assert!(healed.elapsed() < Duration::from_secs(15), "{:?} to return:\n{relay}", healed.elapsed());
     wait_until("all are published", DEADLINE, || (world.count("PUBLISHED") == 10).then_some(()));
     assert_eq!(world.arrivals(&queue).len(), 10);
 }
