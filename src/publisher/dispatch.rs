@@ -101,7 +101,7 @@ impl Session {
     pub fn forsake(&mut self, reason: &str) {
         self.recall();
         let void_below = self.desk.forsake(reason);
-        self.void_below.fetch_max(void_below, Ordering::Relaxed);
+        self.shared.void_below.fetch_max(void_below, Ordering::Relaxed);
     }
 
     /// Sends what may go now.

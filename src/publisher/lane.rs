@@ -21,6 +21,9 @@ use super::{Job, Key};
 /// How often a lane that waits looks at its deadline.
 const PATROL: Duration = Duration::from_millis(100);
 
+/// How many times its timeout a lane without confirms waits while the connection brings some to others.
+const PATIENCE: u32 = 8;
+
 /// The bounds of what is published and unconfirmed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
@@ -70,10 +73,41 @@ pub(super) struct Lane {
     pub(super) window: Window,
     pub(super) feed: Receiver<Job>,
     pub(super) reports: Sender<Report>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What the lanes of a connection and their session tell each other without a message.
+#[derive(Debug)]
+pub(super) struct Shared {
     /// While the broker blocks the connection no confirm can come, and none is missed.
-    pub(super) blocked: Arc<AtomicBool>,
+    pub(super) blocked: AtomicBool,
     /// Claims numbered below this are given up: nothing of them may be published any more.
-    pub(super) void_below: Arc<AtomicU64>,
+    pub(super) void_below: AtomicU64,
+    started: Instant,
+    /// When any lane heard a confirm, in milliseconds since the start.
+    last_confirm_ms: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new() -> Self {
+        Self {
+            blocked: AtomicBool::new(false),
+            void_below: AtomicU64::new(0),
+            started: Instant::now(),
+            last_confirm_ms: AtomicU64::new(0),
+        }
+    }
+
+    fn note_confirm(&self) {
+        let now_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_confirm_ms.fetch_max(now_ms, Ordering::Relaxed);
+    }
+
+    /// How long the connection has brought no confirm.
+    fn silence(&self) -> Duration {
+        let last = Duration::from_millis(self.last_confirm_ms.load(Ordering::Relaxed));
+        self.started.elapsed().saturating_sub(last)
+    }
 }
 
 /// A lane at work.
@@ -169,7 +203,7 @@ impl Work<'_> {
             }) else {
                 return Ok(());
             };
-            if job.key.claim < self.lane.void_below.load(Ordering::Relaxed) {
+            if job.key.claim < self.lane.shared.void_below.load(Ordering::Relaxed) {
                 continue; // it has had its outcome
             }
             if self.ledger.is_empty() {
@@ -209,16 +243,21 @@ impl Work<'_> {
             }
         }
         self.last_news = Instant::now();
+        self.lane.shared.note_confirm();
         if !outcomes.is_empty() {
             let _ = self.lane.reports.send(Report::Outcomes(outcomes));
         }
     }
 
     fn is_stalled(&mut self) -> bool {
-        if self.lane.blocked.load(Ordering::Relaxed) {
+        if self.lane.shared.blocked.load(Ordering::Relaxed) {
             self.last_news = Instant::now();
         }
-        !self.ledger.is_empty() && self.last_news.elapsed() > self.lane.window.timeout
+        let (timeout, own) = (self.lane.window.timeout, self.last_news.elapsed());
+        // On a slow link a lane waits for what the others have put before it, so the connection's confirms count; but
+        // not without end, for the sake of a destination that never confirms.
+        let is_silent = own > timeout && self.lane.shared.silence() > timeout;
+        !self.ledger.is_empty() && (is_silent || own > PATIENCE * timeout)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::message::Message;
 
 use super::desk::{Desk, News};
 use super::dispatch::Loss;
-use super::lane::{Lane, Report, Window};
+use super::lane::{Lane, Report, Shared, Window};
 use super::open::open_within;
 use super::socket::KillSwitch;
 use super::url::Address;
@@ -89,8 +89,7 @@ pub struct Session {
     kill: Arc<KillSwitch>,
     watchdog: Watchdog,
     alarms: Receiver<ConnectionBlockedNotification>,
-    blocked: Arc<AtomicBool>,
-    pub(super) void_below: Arc<AtomicU64>,
+    pub(super) shared: Arc<Shared>,
     pool: ThreadPool,
     pub(super) exchanges: HashMap<String, std::result::Result<(), String>>,
 
@@ -144,8 +143,7 @@ impl Session {
             kill: opened.kill,
             watchdog,
             alarms: opened.alarms,
-            blocked: Arc::new(AtomicBool::new(false)),
-            void_below: Arc::new(AtomicU64::new(0)),
+            shared: Arc::new(Shared::new()),
             pool,
             exchanges: HashMap::new(),
             feed: Some(feed),
@@ -302,9 +300,8 @@ impl Session {
             channel.enable_publisher_confirms()?;
             Ok((channel, confirms, returns))
         })?;
-        let (reports, blocked) = (self.reports_sender.clone(), Arc::clone(&self.blocked));
-        let void_below = Arc::clone(&self.void_below);
-        let lane = Lane { number, channel, confirms, returns, window, feed, reports, blocked, void_below };
+        let (reports, shared) = (self.reports_sender.clone(), Arc::clone(&self.shared));
+        let lane = Lane { number, channel, confirms, returns, window, feed, reports, shared };
         self.pool.spawn(move || lane.run());
         self.lanes += 1;
         Ok(())
@@ -344,7 +341,7 @@ impl Session {
             }
         };
         let blocked = self.state != State::Open;
-        self.blocked.store(blocked, Ordering::Relaxed);
+        self.shared.blocked.store(blocked, Ordering::Relaxed);
         self.desk.set_open(!blocked);
         if blocked {
             self.take_back_unsent();
