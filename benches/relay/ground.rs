@@ -1,0 +1,102 @@
+//! What all figures stand on: the servers, an outbox to fill, a queue, and the binary.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use outboxd::config::Config;
+
+use crate::harness::{
+    Broker, Database, Message, Output, PostgresOptions, Proc, Proxy, RabbitOptions, Servers,
+};
+
+pub const OUTBOXD: &str = env!("CARGO_BIN_EXE_outboxd");
+
+/// The queue, and the type of the events that go there without any route.
+pub const QUEUE: &str = "bench.event";
+
+/// What the pattern's events are like.
+pub const PAYLOAD_BYTES: usize = 500;
+
+/// Far beyond what anything here takes; only a relay that hangs meets it.
+pub const DEADLINE: Duration = Duration::from_secs(300);
+
+pub struct Ground {
+    pub servers: Servers,
+    pub database: Database,
+    pub broker: Broker,
+    pub config: Config,
+}
+
+impl Ground {
+    pub fn new() -> Self {
+        let postgres = PostgresOptions { durable: true, ..PostgresOptions::default() };
+        let servers = Servers::start(postgres, RabbitOptions::default());
+        let database = servers.database();
+        let mut config = Config::new(&database.url, servers.amqp_url()).unwrap();
+        config.claim.min_age = Duration::ZERO;
+        outboxd::outbox::init(&config.database).unwrap();
+        let broker = servers.broker();
+        broker.declare_queue(QUEUE, &[]);
+        Self { servers, database, broker, config }
+    }
+
+    /// A table with only these events to send, all old enough for the defaults, and statistics as autovacuum would
+    /// keep them.
+    pub fn fill(&self, events: usize, payload_bytes: usize) {
+        let mut client = self.database.connect();
+        client.batch_execute("truncate event_outbox restart identity").unwrap();
+        client
+            .execute(
+                "insert into event_outbox (event_id, event_type, payload, created_at)
+                 select lpad(n::text, 26, '0'), $1, $2, clock_timestamp() - interval '1 hour'
+                 from generate_series(1, $3::bigint) as n",
+                &[&QUEUE, &payload(payload_bytes), &i64::try_from(events).unwrap()],
+            )
+            .unwrap();
+        client.batch_execute("vacuum analyze event_outbox").unwrap();
+    }
+
+    /// How many rows meet this condition.
+    pub fn count(&self, condition: &str) -> usize {
+        let sql = format!("select count(*) from event_outbox where {condition}");
+        let count: i64 = self.database.connect().query_one(&sql, &[]).unwrap().get(0);
+        usize::try_from(count).unwrap()
+    }
+
+    /// The queue's messages and how many of them are second copies; it is empty then.
+    pub fn take(&self) -> (Vec<Message>, usize) {
+        let messages = self.broker.drain_ready(QUEUE);
+        let ids: HashSet<&str> = messages.iter().map(Message::id).collect();
+        let copies = messages.len() - ids.len();
+        (messages, copies)
+    }
+
+    /// A proxy in front of the broker.
+    pub fn proxy(&self) -> Proxy {
+        Proxy::to(self.servers.rabbit().unwrap().port())
+    }
+
+    /// The relay as anyone would start it.
+    pub fn start(&self, amqp_url: &str, arguments: &[&str]) -> Proc {
+        Proc::spawn(OUTBOXD, arguments, &[("DATABASE_URL", &self.database.url), ("AMQP_URL", amqp_url)])
+    }
+
+    /// `outboxd once` from its start to its end, in seconds.
+    pub fn once(&self, amqp_url: &str) -> (Output, f64) {
+        let started = Instant::now();
+        let output = self.start(amqp_url, &["once"]).wait(DEADLINE);
+        (output, started.elapsed().as_secs_f64())
+    }
+}
+
+/// The default virtual host, for the default user, at this port.
+pub fn amqp_url(port: u16) -> String {
+    format!("amqp://guest:guest@127.0.0.1:{port}/%2F")
+}
+
+/// A JSON object of so many bytes.
+pub fn payload(bytes: usize) -> String {
+    let payload = format!("{{\"filler\":\"{}\"}}", "x".repeat(bytes - 13));
+    assert_eq!(payload.len(), bytes);
+    payload
+}
