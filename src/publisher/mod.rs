@@ -11,6 +11,7 @@
 
 mod desk;
 mod dispatch;
+mod guard;
 mod lane;
 mod open;
 mod session;

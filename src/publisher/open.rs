@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::error::{Error, Kind, Result, Server};
 use crate::message::FRAME_MAX;
 
+use super::guard::FrameGuard;
 use super::socket::{self, KillSwitch};
 #[cfg(feature = "tls")]
 use super::tls;
@@ -91,10 +92,10 @@ fn open(address: &Address, deadline: Instant, kill_sender: &Sender<Arc<KillSwitc
             let named = address.tls.as_ref().and_then(|it| it.server_name.as_ref()).unwrap_or(&address.host);
             Connection::open_tls_stream(connector, named, stream, options, tuning)
         }
-        None => Connection::insecure_open_stream(stream, options, tuning),
+        None => Connection::insecure_open_stream(FrameGuard::new(stream), options, tuning),
     };
     #[cfg(not(feature = "tls"))]
-    let connection = Connection::insecure_open_stream(stream, options, tuning);
+    let connection = Connection::insecure_open_stream(FrameGuard::new(stream), options, tuning);
     let opened = connection.and_then(|mut connection| {
         let alarms = connection.listen_for_connection_blocked()?;
         Ok((connection, alarms))
