@@ -83,6 +83,12 @@ pub(super) fn in_words(error: &amiquip::Error) -> String {
     match error {
         amiquip::Error::ServerClosedConnection { code, message } => format!("{message} ({code})"),
         amiquip::Error::ServerClosedChannel { code, message, .. } => format!("{message} ({code})"),
+        // Our own guard's words.
+        amiquip::Error::IoErrorReadingSocket { source }
+            if source.kind() == std::io::ErrorKind::InvalidData =>
+        {
+            source.to_string()
+        }
         amiquip::Error::EventLoopDropped => "the connection ended".into(),
         amiquip::Error::IoThreadPanic => "the client's I/O thread ended by a panic".into(),
         other => other.to_string(),
