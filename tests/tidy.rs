@@ -240,7 +240,7 @@ fn sources_that_call(macros: &[&str], may: impl Fn(&str) -> bool) -> Vec<String>
 fn sources() -> Vec<Source> {
     let folder = root().join("src");
     let files = files(&folder, "rs");
-    let tests = |path: &String| path.ends_with("tests.rs");
+    let tests = |path: &String| path.ends_with("tests.rs") || path.contains("/tests/");
     files
         .iter()
         .map(|file| (file, file.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned()))
