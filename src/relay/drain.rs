@@ -139,7 +139,14 @@ impl Drain<'_> {
         self.progress.after = claimed.more_after.unwrap_or(0);
         self.progress.ended = self.progress.last_walk && claimed.more_after.is_none();
         let mut flight = Flight::new(*self.claims, claimed.claim);
-        let jobs = flight.load(claimed.events, self.config);
+        // A claim that was lost, and not missed yet, left its rows to whoever claims next, also to us.
+        let others = &self.progress.flights;
+        let (taken, events): (Vec<_>, Vec<_>) =
+            claimed.events.into_iter().partition(|(event, _)| others.iter().any(|it| it.holds(event.id)));
+        for (event, _) in taken {
+            flight.pass_over(event.id);
+        }
+        let jobs = flight.load(events, self.config);
         self.session.forget_missing();
         let mut sendable = Vec::with_capacity(jobs.len());
         for job in jobs {

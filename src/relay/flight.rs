@@ -1,6 +1,6 @@
 //! One claim on its way: which of its events have no outcome yet, and what is to be written for the others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::config::Config;
 use crate::confirm::Receipt;
@@ -14,19 +14,27 @@ pub(super) struct Flight {
     pub(super) number: u64,
     /// None once its session is lost: then only confirms are worth keeping.
     pub(super) claim: Option<Claim>,
+    ids: HashSet<i64>,
     open: HashMap<i64, Event>,
     settlements: Vec<(i64, Settlement)>,
 }
 
 impl Flight {
     pub(super) fn new(number: u64, claim: Claim) -> Self {
-        Self { number, claim: Some(claim), open: HashMap::new(), settlements: Vec::new() }
+        Self {
+            number,
+            claim: Some(claim),
+            ids: HashSet::new(),
+            open: HashMap::new(),
+            settlements: Vec::new(),
+        }
     }
 
     /// Takes the claimed events in, and returns the messages for those that can be sent.
     pub(super) fn load(&mut self, events: Vec<(Event, Payload)>, config: &Config) -> Vec<Job> {
         let mut jobs = Vec::with_capacity(events.len());
         for (event, payload) in events {
+            self.ids.insert(event.id);
             if let Some(settlement) = policy::end(&event, &config.retry) {
                 log_settlement(&event, &settlement);
                 self.settlements.push((event.id, settlement));
@@ -48,6 +56,16 @@ impl Flight {
             }
         }
         jobs
+    }
+
+    /// Whether the event of this row is on its way here.
+    pub(super) fn holds(&self, id: i64) -> bool {
+        self.ids.contains(&id)
+    }
+
+    /// Leaves an event to the flight that has it already.
+    pub(super) fn pass_over(&mut self, id: i64) {
+        self.settlements.push((id, Settlement::Released));
     }
 
     /// Notes an event's outcome. The first one counts.
