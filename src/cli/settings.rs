@@ -126,6 +126,8 @@ impl Gathered {
 
     fn add_file(&mut self, given_as: &str, path: &Path) {
         let shown = path.to_string_lossy();
+        // A URL in the wrong place may hold a password.
+        let shown = if shown.contains("://") { "(hidden)".into() } else { shown };
         match read(path) {
             Err(why) => self.problems.push(Problem::new(format!("{given_as} {shown:?}"), why)),
             Ok(text) => match parse_toml(&text, &shown) {

@@ -100,8 +100,12 @@ const NAME_MAX: usize = 63;
 
 impl TableName {
     /// Reads `[schema.]table`. A part is taken as it is, or stands in double quotes as in SQL, with `""` for
-    /// a quote. Each part has 1 to 63 bytes and no NUL. Anything else is `None`.
+    /// a quote. Each part has 1 to 63 bytes and no NUL. Anything else is `None`, and so is a URL that was put in
+    /// the wrong place: a table's name is shown in messages, and a password must not be.
     pub fn parse(text: &str) -> Option<Self> {
+        if text.contains("://") {
+            return None;
+        }
         let (first, rest) = name_part(text)?;
         let (schema, (name, rest)) = match rest.strip_prefix('.') {
             None => (None, (first, rest)),
