@@ -323,6 +323,7 @@ mod tests {
             (r#""open"#, None, ""),
             (r#""a"b"#, None, ""),
             (r#"a"b"#, None, ""),
+            ("postgres://user:secret@host/database", None, ""),
             ("a\0b", None, ""),
             ("\"a\0b\"", None, ""),
         ];
