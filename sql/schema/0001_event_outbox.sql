@@ -1,8 +1,5 @@
 -- The outbox table. Idempotent: applying it again, or to a table that has only its first nine columns, adds what
 -- is missing and changes nothing that is there.
---
--- On a large live table that lacks only our columns, run the last statement alone and with `concurrently`, as
--- `outboxd init` does: it takes as long as a scan of the table, and writers would wait for it.
 
 create table if not exists {table} (
     id              bigint generated always as identity primary key,
@@ -33,6 +30,3 @@ alter table {table}
     add column if not exists available_at  timestamptz,
     add column if not exists published_at  timestamptz,
     add column if not exists last_error    text;
-
--- What the relay looks through, in the order in which it sends. Finished rows, however many, are not in it.
-create index {concurrently} if not exists {unfinished_index} on {table} (id) where status in ('WAITING', 'FAILED');

@@ -1,5 +1,7 @@
 //! The writer's side, as far as the command line needs it.
 
+use std::sync::Arc;
+
 use postgres::types::Type;
 
 use crate::config::Database;
@@ -16,9 +18,10 @@ use super::session::Opening;
 pub fn append(database: &Database, event: &NewEvent) -> Result<()> {
     let mut ready = Ready::open(database, 1, &mut Opening::default())?;
     let seconds = |time: Option<std::time::Duration>| time.map(|it| it.as_secs_f64());
-    let Ready { session, statements, .. } = &mut ready;
-    let written =
-        session.write_within_limits(&format!("writing an event into {}", database.table), |client| {
+    let (event, statements) = (event.clone(), Arc::clone(&ready.statements));
+    let written = ready.session.write_within_limits(
+        &format!("writing an event into {}", database.table),
+        move |client| {
             client.execute_typed(
                 &statements.append,
                 &[
@@ -33,7 +36,8 @@ pub fn append(database: &Database, event: &NewEvent) -> Result<()> {
                     (&seconds(event.delay), Type::FLOAT8),
                 ],
             )
-        })?;
+        },
+    )?;
     if written != 1 {
         return Err(Error::new(Kind::Internal, format!("writing an event wrote {written} rows")));
     }

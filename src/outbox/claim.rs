@@ -1,9 +1,10 @@
 //! Claiming: lock due rows, then fetch as many of them as the byte bound allows.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postgres::Row;
 use postgres::types::Type;
+use postgres::{Client, Row};
 
 use crate::config::Claim as ClaimConfig;
 use crate::error::{Error, Kind, Result};
@@ -11,7 +12,8 @@ use crate::event::{Event, Headers, Payload};
 use crate::message::HEADERS_TEXT_MAX;
 
 use super::bytes::StoredBytes;
-use super::session::failure;
+use super::failure::failure;
+use super::sql::Statements;
 use super::{Outbox, Ready};
 
 /// Events that are this relay's alone while it holds the claim.
@@ -70,7 +72,9 @@ impl Outbox {
             return Ok(Some(claimed));
         }
         let mut ready = claimed.claim.ready;
-        end_transaction(&mut ready, "rollback")?;
+        ready.session.call("the rollback of a claim", |client| {
+            client.batch_execute("rollback").map_err(|error| failure("the rollback of a claim", &error))
+        })?;
         self.resting.push(ready);
         Ok(None)
     }
@@ -79,75 +83,101 @@ impl Outbox {
 /// Any error drops the session, and with it the transaction: after a failed statement a commit would report
 /// success although the server rolled back.
 fn claim_on(mut ready: Ready, config: &ClaimConfig, after: i64, drain_age: Duration) -> Result<Claimed> {
-    let (ids, stopped_by_bound) = loop {
-        let rows_max = ready.rows_max;
-        let sizes = lock(&mut ready, config, after, drain_age)?;
+    let (statements, config, rows_max) = (Arc::clone(&ready.statements), config.clone(), ready.rows_max);
+    let taken = ready.session.call("claiming events", move |client| {
+        take(client, &statements, &config, rows_max, after, drain_age)
+    })?;
+    ready.rows_max = taken.rows_max;
+    let claim = Claim { ready, touched: Instant::now() };
+    Ok(Claimed { claim, events: taken.events, more_after: taken.more_after })
+}
+
+/// What was taken on the session's own thread.
+struct Taken {
+    events: Vec<(Event, Payload)>,
+    more_after: Option<i64>,
+    rows_max: usize,
+}
+
+fn take(
+    client: &mut Client,
+    statements: &Statements,
+    config: &ClaimConfig,
+    mut rows_max: usize,
+    after: i64,
+    drain_age: Duration,
+) -> Result<Taken> {
+    let (ids, full) = loop {
+        client.batch_execute(&statements.claim_begin).map_err(|error| failure("claiming events", &error))?;
+        let sizes = lock(client, statements, config, rows_max, after, drain_age)
+            .map_err(|error| failure("claiming events", &error))?;
         let (ids, bytes) = within(&sizes, config);
         if ids.len() == sizes.len() {
-            if bytes <= config.batch_bytes / 2 {
-                ready.rows_max = rows_max.saturating_mul(2).min(config.batch_rows);
-            }
             let full = ids.len() == rows_max;
+            if bytes <= config.batch_bytes / 2 {
+                rows_max = rows_max.saturating_mul(2).min(config.batch_rows);
+            }
             break (ids, full);
         }
         // The rows over the byte bound are locked too, and other relays, and our own next claim, would pass over
         // them: given back, and only as many asked for as fit. The session remembers how many that were.
-        end_transaction(&mut ready, "rollback")?;
-        ready.rows_max = ids.len();
+        client.batch_execute("rollback").map_err(|error| failure("the rollback of a claim", &error))?;
+        rows_max = ids.len();
     };
-    let more_after = ids.last().copied().filter(|_| stopped_by_bound);
-    let events = if ids.is_empty() { Vec::new() } else { fetch(&mut ready, config, &ids)? };
+    let more_after = ids.last().copied().filter(|_| full);
+    let events = if ids.is_empty() {
+        Vec::new()
+    } else {
+        fetch(client, statements, config, &ids).map_err(|error| failure("fetching claimed events", &error))?
+    };
     if events.len() != ids.len() {
         let text = format!("claiming events fetched {} of {} locked rows", events.len(), ids.len());
         return Err(Error::new(Kind::Internal, text));
     }
-    Ok(Claimed { claim: Claim { ready, touched: Instant::now() }, events, more_after })
+    Ok(Taken { events, more_after, rows_max })
 }
 
-/// Opens the claim's transaction and locks the next due rows: their ids and sizes.
-fn lock(ready: &mut Ready, config: &ClaimConfig, after: i64, drain_age: Duration) -> Result<Vec<(i64, i64)>> {
-    let failed = |error: postgres::Error| failure("claiming events", &error);
-    let rows_max = i64::try_from(ready.rows_max).unwrap_or(i64::MAX);
-    let Ready { session, statements, .. } = ready;
-    let client = session.client()?;
-    client.batch_execute(&statements.claim_begin).map_err(failed)?;
-    let rows = client
-        .query_typed(
-            &statements.claim_lock,
-            &[
-                (&after, Type::INT8),
-                (&rows_max, Type::INT8),
-                (&config.min_age.as_secs_f64(), Type::FLOAT8),
-                (&max_age(config), Type::FLOAT8),
-                (&count(config.max_failures), Type::INT4),
-                (&drain_age.as_secs_f64(), Type::FLOAT8),
-                (&length(config.payload_max), Type::INT4),
-                (&length(HEADERS_TEXT_MAX), Type::INT4),
-            ],
-        )
-        .map_err(failed)?;
-    rows.iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .collect::<std::result::Result<_, postgres::Error>>()
-        .map_err(failed)
+/// Locks the next due rows: their ids and sizes.
+fn lock(
+    client: &mut Client,
+    statements: &Statements,
+    config: &ClaimConfig,
+    rows_max: usize,
+    after: i64,
+    drain_age: Duration,
+) -> std::result::Result<Vec<(i64, i64)>, postgres::Error> {
+    let rows = client.query_typed(
+        &statements.claim_lock,
+        &[
+            (&after, Type::INT8),
+            (&i64::try_from(rows_max).unwrap_or(i64::MAX), Type::INT8),
+            (&config.min_age.as_secs_f64(), Type::FLOAT8),
+            (&max_age(config), Type::FLOAT8),
+            (&count(config.max_failures), Type::INT4),
+            (&drain_age.as_secs_f64(), Type::FLOAT8),
+            (&length(config.payload_max), Type::INT4),
+            (&length(HEADERS_TEXT_MAX), Type::INT4),
+        ],
+    )?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-fn fetch(ready: &mut Ready, config: &ClaimConfig, ids: &[i64]) -> Result<Vec<(Event, Payload)>> {
-    let failed = |error: postgres::Error| failure("fetching claimed events", &error);
-    let Ready { session, statements, .. } = ready;
-    let rows = session
-        .client()?
-        .query_typed(
-            &statements.claim_fetch,
-            &[
-                (&ids, Type::INT8_ARRAY),
-                (&max_age(config), Type::FLOAT8),
-                (&length(config.payload_max), Type::INT4),
-                (&length(HEADERS_TEXT_MAX), Type::INT4),
-            ],
-        )
-        .map_err(failed)?;
-    rows.iter().map(read).collect::<std::result::Result<_, _>>().map_err(failed)
+fn fetch(
+    client: &mut Client,
+    statements: &Statements,
+    config: &ClaimConfig,
+    ids: &[i64],
+) -> std::result::Result<Vec<(Event, Payload)>, postgres::Error> {
+    let rows = client.query_typed(
+        &statements.claim_fetch,
+        &[
+            (&ids, Type::INT8_ARRAY),
+            (&max_age(config), Type::FLOAT8),
+            (&length(config.payload_max), Type::INT4),
+            (&length(HEADERS_TEXT_MAX), Type::INT4),
+        ],
+    )?;
+    rows.iter().map(read).collect()
 }
 
 fn max_age(config: &ClaimConfig) -> Option<f64> {
@@ -164,14 +194,10 @@ impl Claim {
             return Ok(());
         }
         self.touched = Instant::now();
-        let client = self.ready.session.client()?;
-        client.batch_execute("select").map_err(|error| failure("keeping a claim alive", &error))
+        self.ready.session.call("keeping a claim alive", |client| {
+            client.batch_execute("select").map_err(|error| failure("keeping a claim alive", &error))
+        })
     }
-}
-
-pub(super) fn end_transaction(ready: &mut Ready, how: &str) -> Result<()> {
-    let client = ready.session.client()?;
-    client.batch_execute(how).map_err(|error| failure(&format!("the {how} of a claim"), &error))
 }
 
 /// The ids of the first rows that are within the byte bound together, always the first one; and their bytes.

@@ -4,15 +4,19 @@
 //! relay that dies frees them at once, and one that freezes or vanishes loses them to the server's time limits.
 //! Settling writes what became of them and commits.
 
+mod address;
 mod append;
 mod bytes;
 mod claim;
+mod failure;
 mod report;
 mod schema;
 mod session;
 mod settle;
 mod shape;
 mod sql;
+
+use std::sync::Arc;
 
 use crate::config::{Claim as ClaimConfig, Database, TableName};
 use crate::error::Result;
@@ -43,7 +47,7 @@ impl std::fmt::Debug for Outbox {
 /// A session on a table that was looked at, with the statements that fit it.
 struct Ready {
     session: Session,
-    statements: Statements,
+    statements: Arc<Statements>,
     /// How many rows the next claim asks for: `batch_rows`, or fewer while rows are large.
     rows_max: usize,
 }
@@ -91,8 +95,9 @@ impl Outbox {
 impl Ready {
     fn open(database: &Database, rows_max: usize, opening: &mut Opening) -> Result<Self> {
         let mut session = opening.open(database)?;
-        let payload = shape::complete(&mut session, &database.table)?;
-        let statements = Statements::new(&database.table, payload, database.claim_max_idle);
+        let table = database.table.clone();
+        let payload = session.call("looking at the table", move |client| shape::complete(client, &table))?;
+        let statements = Arc::new(Statements::new(&database.table, payload, database.claim_max_idle));
         Ok(Self { session, statements, rows_max })
     }
 }
@@ -102,10 +107,10 @@ impl Ready {
 /// # Errors
 /// What is wrong with it, without repeating any of it.
 pub fn check_url(url: &str) -> std::result::Result<(), String> {
-    session::parse(url).map(|_| ())
+    address::parse(url).map(|_| ())
 }
 
 /// The server that a database URL names, as `host:port/database`.
 pub fn describe_url(url: &str) -> String {
-    session::parse(url).map(|options| session::describe(&options)).unwrap_or_default()
+    address::parse(url).map(|options| address::describe(&options)).unwrap_or_default()
 }

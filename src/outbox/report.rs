@@ -1,5 +1,6 @@
 //! What the table and its server have to tell an operator. Reads only.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use postgres::Row;
@@ -7,9 +8,9 @@ use postgres::types::{ToSql, Type};
 
 use crate::error::Result;
 
+use super::Outbox;
 use super::claim::count;
 use super::sql::SERVER;
-use super::{Outbox, Ready};
 
 /// How many events have one status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +52,8 @@ impl Outbox {
     /// The database cannot be reached, refuses, or does not hold the table.
     pub fn counts(&mut self) -> Result<Vec<StatusCount>> {
         self.with_session(|ready| {
-            let Ready { session, statements, .. } = ready;
-            session.within_limits("counting events", |client| {
+            let statements = Arc::clone(&ready.statements);
+            ready.session.within_limits("counting events", move |client| {
                 client.query_typed(&statements.counts, &[])?.iter().map(status_count).collect()
             })
         })
@@ -67,8 +68,8 @@ impl Outbox {
         let max_age = self.claim.max_age.map(|age| age.as_secs_f64());
         let max_failures = count(self.claim.max_failures);
         self.with_session(|ready| {
-            let Ready { session, statements, .. } = ready;
-            session.within_limits("looking at the backlog", |client| {
+            let statements = Arc::clone(&ready.statements);
+            ready.session.within_limits("looking at the backlog", move |client| {
                 let parameters: &[(&(dyn ToSql + Sync), Type)] =
                     &[(&min_age, Type::FLOAT8), (&max_failures, Type::INT4), (&max_age, Type::FLOAT8)];
                 backlog(&client.query_typed_one(&statements.backlog, parameters)?)

@@ -13,15 +13,19 @@ use postgres::types::Type;
 use crate::config::{Database, TableName};
 use crate::error::{Error, Kind, Result, Server};
 
-use super::session::{Opening, failure};
+use super::failure::failure;
+use super::session::Opening;
 use super::shape::{self, Shape};
 use super::sql::{
-    INDEX_STATE, INIT_BEGIN, INIT_LOCK, SCHEMA_EXISTS, index_drop, quoted, quoted_index, quoted_table,
-    schema, schema_create,
+    AUTOVACUUM_CHOSEN, INDEX_STATE, INIT_BEGIN, INIT_LOCK, SCHEMA_EXISTS, autovacuum, columns, index_drop,
+    indexes, quoted, quoted_indexes, quoted_table, schema_create,
 };
 
 /// How long `init` waits for another one, and for locks on a table in use.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest that an init may take in all: building indexes on a large table in use takes its time.
+const INIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -39,7 +43,11 @@ pub enum Initialised {
 
 /// The SQL that `init` would apply to a database without the table.
 pub fn schema_sql(table: &TableName) -> String {
-    schema_create(table) + &schema(table, false)
+    schema_create(table) + &create(table)
+}
+
+fn create(table: &TableName) -> String {
+    [columns(table), indexes(table, false), autovacuum(table)].join("\n")
 }
 
 /// Creates the table, or completes it.
@@ -48,47 +56,45 @@ pub fn schema_sql(table: &TableName) -> String {
 /// The database cannot be reached or refuses; the table is something else than an outbox; another session holds
 /// the table for longer than a minute.
 pub fn init(database: &Database) -> Result<Initialised> {
-    let table = &database.table;
+    let table = database.table.clone();
     let mut session = Opening::default().open(database)?;
-    let started = Instant::now();
-    lock_out_other_inits(session.client()?, table, started)?;
-    session.client()?.batch_execute(INIT_BEGIN).map_err(|error| failure("preparing init", &error))?;
+    session.call_for(INIT_MAX, "init", move |client| apply(client, &table))
+}
 
-    let shape = shape::read(&mut session, table)?;
-    let client = session.client()?;
-    let done = match shape {
+fn apply(client: &mut Client, table: &TableName) -> Result<Initialised> {
+    let started = Instant::now();
+    lock_out_other_inits(client, table, started)?;
+    client.batch_execute(INIT_BEGIN).map_err(|error| failure("preparing init", &error))?;
+    let done = match shape::read(client, table)? {
         Shape::Foreign(reasons) => return Err(shape::foreign(table, &reasons)),
         Shape::Missing => {
-            let sql = if schema_exists(client, table)? { schema(table, false) } else { schema_sql(table) };
+            let sql = if schema_exists(client, table)? { create(table) } else { schema_sql(table) };
             patiently(client, &format!("begin;\n{sql}\ncommit"), table, started)?;
             Initialised::Created
         }
         Shape::Original(_) => {
-            let (columns, index) = split(&schema(table, true));
-            patiently(client, &columns, table, started)?;
-            build_index(client, &index, table, started)?;
+            patiently(client, &columns(table), table, started)?;
+            if !autovacuum_is_chosen(client, table)? {
+                patiently(client, &autovacuum(table), table, started)?;
+            }
+            build_indexes(client, table, started)?;
             Initialised::Completed
         }
-        Shape::Complete(_) if index_is_usable(client, table)? => Initialised::Unchanged,
-        Shape::Complete(_) => {
-            let (_, index) = split(&schema(table, true));
-            build_index(client, &index, table, started)?;
-            Initialised::Completed
-        }
+        Shape::Complete(_) => match build_indexes(client, table, started)? {
+            0 => Initialised::Unchanged,
+            _ => Initialised::Completed,
+        },
     };
-    shape::complete(&mut session, table)?;
-    if !index_is_usable(session.client()?, table)? {
-        let what = format!("{} exists and is not the index of table {table}", quoted_index(table));
-        return Err(Error::new(Kind::Configuration, what).with_remedy("rename it, then run: outboxd init"));
+    shape::complete(client, table)?;
+    for index in quoted_indexes(table) {
+        if index_state(client, &index, table)? != Some((true, true)) {
+            let what = format!("{index} exists and is not an index of table {table}");
+            return Err(
+                Error::new(Kind::Configuration, what).with_remedy("rename it, then run: outboxd init")
+            );
+        }
     }
     Ok(done)
-}
-
-/// The schema in two parts: what a transaction can do, and the index, which is the last statement.
-fn split(schema: &str) -> (String, String) {
-    let index = schema.rfind("create index").unwrap_or(schema.len());
-    let (columns, index) = schema.split_at(index);
-    (columns.into(), index.into())
 }
 
 fn lock_out_other_inits(client: &mut Client, table: &TableName, started: Instant) -> Result<()> {
@@ -124,25 +130,51 @@ fn patiently(client: &mut Client, sql: &str, table: &TableName, started: Instant
     }
 }
 
+/// Builds the indexes that are not there, or not usable; how many that were.
+fn build_indexes(client: &mut Client, table: &TableName, started: Instant) -> Result<usize> {
+    const CREATE: &str = "create index";
+    let text = indexes(table, true);
+    let statements = text.split(CREATE).skip(1).map(|rest| format!("{CREATE}{rest}"));
+    let mut built = 0;
+    for (index, create) in quoted_indexes(table).zip(statements) {
+        if index_state(client, &index, table)? != Some((true, true)) {
+            build_index(client, &index, &create, table, started)?;
+            built += 1;
+        }
+    }
+    Ok(built)
+}
+
 /// An index whose concurrent build was interrupted stays behind, unusable: it makes room for a new one.
-fn build_index(client: &mut Client, create: &str, table: &TableName, started: Instant) -> Result<()> {
+fn build_index(
+    client: &mut Client,
+    index: &str,
+    create: &str,
+    table: &TableName,
+    started: Instant,
+) -> Result<()> {
+    let failed = |error: postgres::Error| failure(&format!("init of table {table}"), &error);
     loop {
-        let built =
-            client.batch_execute(create).map_err(|error| failure(&format!("init of table {table}"), &error));
+        let built = client.batch_execute(create).map_err(failed);
         match built {
-            Ok(()) if index_state(client, table)? != Some((true, false)) => return Ok(()),
+            Ok(()) if index_state(client, index, table)? != Some((true, false)) => return Ok(()),
             Err(error) if !error.is_transient() || client.is_closed() || started.elapsed() > PATIENCE => {
                 return Err(error);
             }
             _ => {}
         }
-        if index_state(client, table)? == Some((true, false)) {
-            client
-                .batch_execute(&index_drop(table))
-                .map_err(|error| failure(&format!("init of table {table}"), &error))?;
+        if index_state(client, index, table)? == Some((true, false)) {
+            client.batch_execute(&index_drop(index)).map_err(failed)?;
         }
         thread::sleep(PAUSE);
     }
+}
+
+fn autovacuum_is_chosen(client: &mut Client, table: &TableName) -> Result<bool> {
+    let failed = |error: postgres::Error| failure("looking at the table's storage parameters", &error);
+    let name = quoted_table(table);
+    let row = client.query_typed_one(AUTOVACUUM_CHOSEN, &[(&name, Type::TEXT)]).map_err(failed)?;
+    row.try_get(0).map_err(failed)
 }
 
 fn schema_exists(client: &mut Client, table: &TableName) -> Result<bool> {
@@ -154,16 +186,12 @@ fn schema_exists(client: &mut Client, table: &TableName) -> Result<bool> {
     row.try_get(0).map_err(failed)
 }
 
-fn index_is_usable(client: &mut Client, table: &TableName) -> Result<bool> {
-    Ok(index_state(client, table)? == Some((true, true)))
-}
-
 /// Whether the index is this table's, and whether it is valid; none when there is nothing of its name.
-fn index_state(client: &mut Client, table: &TableName) -> Result<Option<(bool, bool)>> {
-    let failed = |error: postgres::Error| failure("looking at the index", &error);
-    let (index, table) = (quoted_index(table), quoted_table(table));
-    let rows =
-        client.query_typed(INDEX_STATE, &[(&index, Type::TEXT), (&table, Type::TEXT)]).map_err(failed)?;
+fn index_state(client: &mut Client, index: &str, table: &TableName) -> Result<Option<(bool, bool)>> {
+    let failed = |error: postgres::Error| failure("looking at the indexes", &error);
+    let rows = client
+        .query_typed(INDEX_STATE, &[(&index, Type::TEXT), (&quoted_table(table), Type::TEXT)])
+        .map_err(failed)?;
     let read = |row: &postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?));
     rows.first().map(read).transpose().map_err(failed)
 }

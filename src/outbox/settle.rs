@@ -1,8 +1,10 @@
 //! Settling: what became of a claim's events is written in bulk, and the claim ends with the commit.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use postgres::Client;
 use postgres::types::{ToSql, Type};
 
 use crate::confirm::Receipt;
@@ -10,10 +12,10 @@ use crate::error::{Error, Result};
 use crate::event::Tally;
 use crate::policy::Settlement;
 
-use super::claim::{count, end_transaction};
-use super::session::{Session, failure};
+use super::claim::count;
+use super::failure::failure;
 use super::sql::Statements;
-use super::{Claim, Outbox, Ready};
+use super::{Claim, Outbox};
 
 /// A claim whose settle did not get through: the rows are as they were, and others may send them.
 #[derive(Debug)]
@@ -49,14 +51,21 @@ impl Outbox {
         settlements: Vec<(i64, Settlement)>,
     ) -> std::result::Result<Tally, LostClaim> {
         let batches = Batches::new(settlements);
-        let written = write(&mut claim.ready.session, &claim.ready.statements, &batches)
-            .and_then(|tally| end_transaction(&mut claim.ready, "commit").map(|()| tally));
+        let confirmed = batches.published.clone();
+        let statements = Arc::clone(&claim.ready.statements);
+        let written = claim.ready.session.call("settling events", move |client| {
+            let tally = write(client, &statements, &batches)?;
+            client
+                .batch_execute("commit")
+                .map_err(|error| failure("the commit of settled events", &error))?;
+            Ok(tally)
+        });
         match written {
             Ok(tally) => {
                 self.resting.push(claim.ready);
                 Ok(tally)
             }
-            Err(error) => Err(LostClaim { error, confirmed: batches.published }),
+            Err(error) => Err(LostClaim { error, confirmed }),
         }
     }
 
@@ -70,8 +79,8 @@ impl Outbox {
     pub fn settle_late(&mut self, confirmed: &[(i64, Receipt)]) -> Result<(u64, Vec<(i64, Receipt)>)> {
         let ids: Vec<i64> = confirmed.iter().map(|(id, _)| *id).collect();
         let (written, open) = self.with_session(|ready| {
-            let Ready { session, statements, .. } = ready;
-            session.write_within_limits("writing late confirms", |client| {
+            let (ids, statements) = (ids.clone(), Arc::clone(&ready.statements));
+            ready.session.write_within_limits("writing late confirms", move |client| {
                 let written = client.execute_typed(&statements.settle_late, &[(&ids, Type::INT8_ARRAY)])?;
                 let rows = client.query_typed(&statements.unfinished, &[(&ids, Type::INT8_ARRAY)])?;
                 let open = rows.iter().map(|row| row.try_get(0));
@@ -128,13 +137,12 @@ fn storable(reason: String) -> String {
 }
 
 /// Counts what was written. Fewer rows than asked for means that someone deleted or finished them meanwhile.
-fn write(session: &mut Session, statements: &Statements, batches: &Batches) -> Result<Tally> {
+fn write(client: &mut Client, statements: &Statements, batches: &Batches) -> Result<Tally> {
     let mut tally = Tally { released: batches.released, ..Tally::default() };
     let mut update = |sql: &str, asked: usize, parameters: &[(&(dyn ToSql + Sync), Type)]| -> Result<u64> {
         if asked == 0 {
             return Ok(0);
         }
-        let client = session.client()?;
         let written =
             client.execute_typed(sql, parameters).map_err(|error| failure("settling events", &error))?;
         tally.gone += u64::try_from(asked).unwrap_or(u64::MAX).saturating_sub(written);

@@ -2,13 +2,13 @@
 //!
 //! Looked at once per session, so that a missing table or column is one clear line instead of an odd failure.
 
-use postgres::Row;
 use postgres::types::Type;
+use postgres::{Client, Row};
 
 use crate::config::TableName;
 use crate::error::{Error, Kind, Result};
 
-use super::session::Session;
+use super::session::within_limits;
 use super::sql::{TABLE_SHAPE, quoted_table};
 
 /// What the payload column holds; decides how its text and its length are written in SQL.
@@ -94,11 +94,10 @@ const OURS: &[(&str, &[&str])] = &[
 /// The statuses that the relay writes.
 const WRITTEN: &[&str] = &["FAILED", "PUBLISHED", "DEAD", "EXPIRED"];
 
-/// Reads the table's shape.
-pub(super) fn read(session: &mut Session, table: &TableName) -> Result<Shape> {
-    let name = quoted_table(table);
-    let columns = session.within_limits("reading the table's columns", |client| {
-        let rows = client.query_typed(TABLE_SHAPE, &[(&name, Type::TEXT)])?;
+/// Reads the table's shape, within time limits.
+pub(super) fn read(client: &mut Client, table: &TableName) -> Result<Shape> {
+    let columns = within_limits(client, "reading the table's columns", |client| {
+        let rows = client.query_typed(TABLE_SHAPE, &[(&quoted_table(table), Type::TEXT)])?;
         rows.iter().map(column).collect::<std::result::Result<Vec<_>, _>>()
     })?;
     Ok(judge(&columns))
@@ -117,9 +116,9 @@ fn column(row: &Row) -> std::result::Result<Column, postgres::Error> {
 ///
 /// # Errors
 /// [`Kind::Configuration`] with what is missing and what to do, when it is not.
-pub(super) fn complete(session: &mut Session, table: &TableName) -> Result<PayloadType> {
+pub(super) fn complete(client: &mut Client, table: &TableName) -> Result<PayloadType> {
     let error = |what: String| Error::new(Kind::Configuration, what);
-    match read(session, table)? {
+    match read(client, table)? {
         Shape::Complete(payload) => Ok(payload),
         Shape::Missing => Err(error(format!("table {table} does not exist"))
             .with_remedy(format!("create it with: {}", init(table)))),

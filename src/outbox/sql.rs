@@ -9,10 +9,15 @@ use crate::config::TableName;
 
 use super::shape::PayloadType;
 
-const SCHEMA: &str = include_str!("../../sql/schema/0001_event_outbox.sql");
+const COLUMNS: &str = include_str!("../../sql/schema/0001_event_outbox.sql");
+const INDEXES: &str = include_str!("../../sql/schema/0002_indexes.sql");
+const AUTOVACUUM: &str = include_str!("../../sql/schema/0003_autovacuum.sql");
 
 /// PostgreSQL's limit on an identifier, in bytes; it cuts longer ones.
 const IDENTIFIER_MAX: usize = 63;
+
+/// What the names of the schema's indexes end with, in the order in which it makes them.
+const INDEX_SUFFIXES: [&str; 3] = ["unfinished", "keys", "held"];
 
 /// The statements for one table.
 #[derive(Debug, Clone)]
@@ -66,14 +71,27 @@ pub(super) const INIT_LOCK: &str = include_str!("../../sql/query/init_lock.sql")
 pub(super) const LIMITS_BEGIN: &str = include_str!("../../sql/query/limits_begin.sql");
 pub(super) const READ_WRITE: &str = include_str!("../../sql/query/read_write.sql");
 pub(super) const INIT_BEGIN: &str = include_str!("../../sql/query/init_begin.sql");
+pub(super) const AUTOVACUUM_CHOSEN: &str = include_str!("../../sql/query/autovacuum_chosen.sql");
 pub(super) const SCHEMA_EXISTS: &str = include_str!("../../sql/query/schema_exists.sql");
 
-/// The schema's SQL. `concurrently` builds the index without keeping writers out, which a transaction cannot do.
-pub(super) fn schema(table: &TableName, concurrently: bool) -> String {
-    SCHEMA
+/// Creates the table, or adds the columns that it lacks.
+pub(super) fn columns(table: &TableName) -> String {
+    COLUMNS.replace("{table}", &quoted_table(table))
+}
+
+/// Creates the indexes. `concurrently` builds them without keeping writers out, which a transaction cannot do.
+pub(super) fn indexes(table: &TableName, concurrently: bool) -> String {
+    let filled = INDEXES
         .replace("{table}", &quoted_table(table))
-        .replace("{unfinished_index}", &quoted(&unfinished_index(table)))
-        .replace(" {concurrently}", if concurrently { " concurrently" } else { "" })
+        .replace(" {concurrently}", if concurrently { " concurrently" } else { "" });
+    INDEX_SUFFIXES.iter().fold(filled, |text, suffix| {
+        text.replace(&format!("{{index_{suffix}}}"), &quoted(&index_name(table, suffix)))
+    })
+}
+
+/// Sets autovacuum for a queue.
+pub(super) fn autovacuum(table: &TableName) -> String {
+    AUTOVACUUM.replace("{table}", &quoted_table(table))
 }
 
 /// Creates the schema that the table is to live in, unless the search path finds it.
@@ -84,19 +102,18 @@ pub(super) fn schema_create(table: &TableName) -> String {
     table.schema.as_ref().map(create).unwrap_or_default()
 }
 
-/// Drops that index.
-pub(super) fn index_drop(table: &TableName) -> String {
-    include_str!("../../sql/query/index_drop.sql").replace("{index}", &quoted_index(table))
+/// Drops an index of the table, by its quoted name.
+pub(super) fn index_drop(index: &str) -> String {
+    include_str!("../../sql/query/index_drop.sql").replace("{index}", index)
 }
 
-/// The name of the index that the claim walks along; it lives in the table's schema.
-pub(super) fn unfinished_index(table: &TableName) -> String {
-    const SUFFIX: &str = "_unfinished";
+/// The name of one of the table's indexes; it lives in the table's schema.
+fn index_name(table: &TableName, suffix: &str) -> String {
     let mut name = table.name.clone();
-    while name.len() + SUFFIX.len() > IDENTIFIER_MAX {
+    while name.len() + 1 + suffix.len() > IDENTIFIER_MAX {
         name.pop();
     }
-    name + SUFFIX
+    format!("{name}_{suffix}")
 }
 
 /// The table's name as SQL text.
@@ -107,9 +124,11 @@ pub(super) fn quoted_table(table: &TableName) -> String {
     }
 }
 
-/// The index's name as SQL text, in the table's schema.
-pub(super) fn quoted_index(table: &TableName) -> String {
-    quoted_table(&TableName { schema: table.schema.clone(), name: unfinished_index(table) })
+/// The quoted names of the table's indexes, in the table's schema, in the order in which the schema makes them.
+pub(super) fn quoted_indexes(table: &TableName) -> impl Iterator<Item = String> + '_ {
+    INDEX_SUFFIXES.iter().map(|suffix| {
+        quoted_table(&TableName { schema: table.schema.clone(), name: index_name(table, suffix) })
+    })
 }
 
 /// An identifier as SQL text. `TableName` has refused what cannot be one.
@@ -139,16 +158,18 @@ mod tests {
     #[test]
     fn no_placeholder_is_left_in_any_statement() {
         let statements = Statements::new(&table("t"), PayloadType::Text, Duration::from_secs(60));
-        let all = format!("{statements:?}{}{}", schema(&table("t"), true), schema(&table("t"), false));
-        for start in ["{table", "{payload", "{claim", "{unfinished", "{concurrently"] {
+        let t = table("t");
+        let schema = columns(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
+        let all = format!("{statements:?}{schema}");
+        for start in ["{table", "{payload", "{claim", "{index", "{concurrently"] {
             assert!(!all.contains(start), "{start}");
         }
     }
 
     #[test]
-    fn the_index_name_fits_an_identifier() {
+    fn index_names_fit_an_identifier() {
         let long = "é".repeat(31);
-        assert!(unfinished_index(&table(&long)).len() <= IDENTIFIER_MAX);
-        assert_eq!(unfinished_index(&table("s.event_outbox")), "event_outbox_unfinished");
+        assert!(index_name(&table(&long), "unfinished").len() <= IDENTIFIER_MAX);
+        assert_eq!(index_name(&table("s.event_outbox"), "keys"), "event_outbox_keys");
     }
 }

@@ -249,7 +249,7 @@ fn another_relation_with_the_indexs_name_is_named() {
         let database = Servers::shared().database();
         database.connect().batch_execute(other).unwrap();
         let refused = init(&database, &[], 78);
-        let expected = "outboxd: \"event_outbox_unfinished\" exists and is not the index of table event_outbox: \
+        let expected = "outboxd: \"event_outbox_unfinished\" exists and is not an index of table event_outbox: \
             rename it, then run: outboxd init\n";
         assert_eq!(refused.stderr, expected);
     }

@@ -1,0 +1,88 @@
+//! The client's errors as ours: who can mend it, in one line without a secret.
+
+use std::error::Error as _;
+
+use postgres::error::SqlState;
+
+use crate::error::{Error, Kind, Server};
+
+/// An error of ours from one of the client's. `what` says what was being done, and on what.
+///
+/// The server's detail is left out: it can hold a row, and with it a payload.
+pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
+    let Some(db) = error.as_db_error() else {
+        let mut reason = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            if !reason.contains(&text) {
+                reason = format!("{reason}: {text}");
+            }
+            source = cause.source();
+        }
+        // Without a SQLSTATE it is the connection, or a value that we could not read.
+        let is_conversion = reason.contains("deserializing") || reason.contains("serializing parameter");
+        if reason.contains("password missing") {
+            return Error::new(
+                Kind::Denied(Server::Database),
+                format!("{what} failed: the server asks for a password"),
+            )
+            .with_remedy("give one in DATABASE_URL");
+        }
+        let kind = if is_conversion { Kind::Internal } else { Kind::Unavailable(Server::Database) };
+        return Error::new(kind, format!("{what} failed: {reason}"));
+    };
+    let text = format!("{what} failed: {} (SQLSTATE {})", db.message(), db.code().code());
+    let error = Error::new(kind_of(db.code()), text);
+    match *db.code() {
+        SqlState::INSUFFICIENT_PRIVILEGE => {
+            error.with_remedy("grant it to the relay's role; \"The table\" in the README says what it needs")
+        }
+        SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN => {
+            error.with_remedy("create or complete the table with: outboxd init")
+        }
+        SqlState::INVALID_CATALOG_NAME => error.with_remedy("check the database's name in DATABASE_URL"),
+        SqlState::READ_ONLY_SQL_TRANSACTION => {
+            error.with_remedy("the server takes no writes; is it a standby?")
+        }
+        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            error.with_remedy("check user and password in DATABASE_URL")
+        }
+        _ => error,
+    }
+}
+
+fn kind_of(code: &SqlState) -> Kind {
+    match code.code().get(..2).unwrap_or_default() {
+        "28" => Kind::Denied(Server::Database),
+        "3D" | "3F" | "22" | "23" => Kind::Configuration,
+        // Connections, resources, operator intervention, system errors, deadlocks and locks: these pass.
+        "08" | "53" | "55" | "57" | "58" | "40" => Kind::Unavailable(Server::Database),
+        _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => Kind::Denied(Server::Database),
+        _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Kind::Unavailable(Server::Database),
+        "42" => Kind::Configuration,
+        _ => Kind::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sqlstates_say_who_can_mend_it() {
+        for (code, kind) in [
+            ("28P01", Kind::Denied(Server::Database)),
+            ("42501", Kind::Denied(Server::Database)),
+            ("3D000", Kind::Configuration),
+            ("42P01", Kind::Configuration),
+            ("25006", Kind::Unavailable(Server::Database)),
+            ("57P01", Kind::Unavailable(Server::Database)),
+            ("55P03", Kind::Unavailable(Server::Database)),
+            ("22P02", Kind::Configuration),
+            ("XX000", Kind::Internal),
+        ] {
+            assert_eq!(kind_of(&SqlState::from_code(code)), kind, "{code}");
+        }
+    }
+}
