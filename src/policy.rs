@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::config::Retry;
+use crate::config::{OnDead, Retry};
 use crate::confirm::Receipt;
 use crate::event::{Event, Outcome};
 
@@ -97,6 +97,18 @@ pub fn end(event: &Event, retry: &Retry) -> Option<Settlement> {
         return Some(Settlement::Dead { fail_count: event.fail_count, reason });
     }
     None
+}
+
+/// Whether the next event of the same key may be sent after this one. What was only sent, or is to be sent again, holds
+/// its followers back.
+pub fn frees_key(settlement: &Settlement) -> bool {
+    matches!(settlement, Settlement::Published(_) | Settlement::Expired { .. })
+}
+
+/// Whether the next event of the same key may be sent once the settlement is committed.
+pub fn frees_key_when_written(settlement: &Settlement, on_dead: OnDead) -> bool {
+    // Not before, because a DEAD event whose settlement is lost is tried again.
+    frees_key(settlement) || (on_dead == OnDead::Skip && matches!(settlement, Settlement::Dead { .. }))
 }
 
 /// Whether an event is to be sent with no other message in flight on its channel.

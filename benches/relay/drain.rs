@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use outboxd::confirm::{Ledger, Receipt, Verdict};
 use outboxd::event::Event;
-use outboxd::outbox::Outbox;
+use outboxd::outbox::{Outbox, Scope};
 use outboxd::policy::Settlement;
 
 use crate::bare::Bare;
@@ -131,8 +131,10 @@ fn claim_and_settle(ground: &Ground) -> f64 {
     let started = Instant::now();
     let mut outbox = Outbox::new(ground.config.database.clone(), ground.config.claim.clone());
     let (mut after, mut settled) = (0, 0);
-    while let Some(claimed) = outbox.claim(after, started.elapsed()).unwrap() {
-        after = claimed.more_after.unwrap_or(0);
+    loop {
+        let look = outbox.claim(&Scope::Walk { after, barred: Vec::new() }, started.elapsed()).unwrap();
+        after = look.more_after.unwrap_or(0);
+        let Some(claimed) = look.claimed else { break };
         let published = |(event, _): &(Event, _)| (event.id, Settlement::Published(receipt()));
         let settlements = claimed.events.iter().map(published).collect();
         settled += outbox.settle(claimed.claim, settlements).unwrap().published;

@@ -70,6 +70,18 @@ pub struct Claim {
     pub max_failures: u32,
     /// [`Routing::payload_max`], in bytes: a larger payload is refused and need not be fetched.
     pub payload_max: usize,
+    /// Whether a DEAD event holds back the later ones of its key. Default: it does.
+    pub on_dead: OnDead,
+}
+
+/// What a DEAD event means for the later events of its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnDead {
+    /// They wait until a person has decided about it.
+    #[default]
+    Block,
+    /// They go on without it.
+    Skip,
 }
 
 /// What the publisher is told about the broker.
@@ -204,6 +216,7 @@ fn read_claim(reader: &mut Reader<'_>) -> Option<Claim> {
     }
     let max_failures = read_max_failures(reader);
     let payload_max = read_payload_max(reader);
+    let on_dead = reader.read("on_dead", value::on_dead);
     Some(Claim {
         batch_rows: batch_rows?,
         batch_bytes: batch_bytes?,
@@ -211,6 +224,7 @@ fn read_claim(reader: &mut Reader<'_>) -> Option<Claim> {
         max_age: max_age?,
         max_failures: max_failures?,
         payload_max: payload_max?,
+        on_dead: on_dead?,
     })
 }
 

@@ -283,6 +283,15 @@ pub const SETTINGS: &[Setting] = &[
         group: Group::Failures,
     },
     Setting {
+        name: "on_dead",
+        default: Some("block"),
+        form: "block or skip",
+        meaning: "what a DEAD event does to its ordering key",
+        placeholder: "WHAT",
+        secret: false,
+        group: Group::Failures,
+    },
+    Setting {
         name: "backoff_base",
         default: Some("30s"),
         form: "a duration from 1ms to 24h, such as 30s",

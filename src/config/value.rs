@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::OnDead;
 use crate::message::{EXCHANGE_MAX, SHORT_STRING_MAX};
 use crate::route::Template;
 
@@ -37,6 +38,15 @@ pub(super) fn or_none<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> O
     match text.trim() {
         "none" => Some(None),
         text => parse(text).map(Some),
+    }
+}
+
+/// `block` or `skip`.
+pub(super) fn on_dead(text: &str) -> Option<OnDead> {
+    match text.trim() {
+        "block" => Some(OnDead::Block),
+        "skip" => Some(OnDead::Skip),
+        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ use super::session::Opening;
 /// # Errors
 /// The database cannot be reached or refuses the row.
 pub fn append(database: &Database, event: &NewEvent) -> Result<()> {
-    let mut ready = Ready::open(database, 1, &mut Opening::default())?;
+    let mut ready = Ready::open(database, None, &mut Opening::default())?;
     let seconds = |time: Option<std::time::Duration>| time.map(|it| it.as_secs_f64());
     let (event, statements) = (event.clone(), Arc::clone(&ready.statements));
     let written = ready.session.write_within_limits(

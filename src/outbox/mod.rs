@@ -9,12 +9,14 @@ mod append;
 mod bytes;
 mod claim;
 mod failure;
+mod order;
 mod report;
 mod schema;
 mod session;
 mod settle;
 mod shape;
 mod sql;
+mod take;
 
 use std::sync::Arc;
 
@@ -22,7 +24,8 @@ use crate::config::{Claim as ClaimConfig, Database, TableName};
 use crate::error::Result;
 
 pub use append::append;
-pub use claim::{Claim, Claimed};
+pub use claim::{Claim, Claimed, Look, Scope};
+pub use order::Chain;
 pub use report::{Backlog, ServerInfo, StatusCount};
 pub use schema::{Initialised, init, schema_sql};
 pub use settle::LostClaim;
@@ -67,7 +70,7 @@ impl Outbox {
     fn ready(&mut self) -> Result<Ready> {
         match self.resting.pop() {
             Some(ready) => Ok(ready),
-            None => Ready::open(&self.database, self.claim.batch_rows, &mut self.opening),
+            None => Ready::open(&self.database, Some(&self.claim), &mut self.opening),
         }
     }
 
@@ -85,7 +88,7 @@ impl Outbox {
                 Err(_) => self.resting.clear(),
             }
         }
-        let mut ready = Ready::open(&self.database, self.claim.batch_rows, &mut self.opening)?;
+        let mut ready = Ready::open(&self.database, Some(&self.claim), &mut self.opening)?;
         let done = work(&mut ready)?;
         self.resting.push(ready);
         Ok(done)
@@ -93,12 +96,14 @@ impl Outbox {
 }
 
 impl Ready {
-    fn open(database: &Database, rows_max: usize, opening: &mut Opening) -> Result<Self> {
+    /// Without a claim's configuration it is not for claiming.
+    fn open(database: &Database, claim: Option<&ClaimConfig>, opening: &mut Opening) -> Result<Self> {
         let mut session = opening.open(database)?;
         let table = database.table.clone();
         let payload = session.call("looking at the table", move |client| shape::complete(client, &table))?;
-        let statements = Arc::new(Statements::new(&database.table, payload, database.claim_max_idle));
-        Ok(Self { session, statements, rows_max })
+        let on_dead = claim.map(|it| it.on_dead).unwrap_or_default();
+        let statements = Arc::new(Statements::new(database, on_dead, payload));
+        Ok(Self { session, statements, rows_max: claim.map_or(1, |it| it.batch_rows) })
     }
 }
 

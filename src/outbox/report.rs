@@ -9,8 +9,8 @@ use postgres::types::{ToSql, Type};
 use crate::error::Result;
 
 use super::Outbox;
-use super::claim::count;
 use super::sql::SERVER;
+use super::take::count;
 
 /// How many events have one status.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::event::Tally;
 use crate::policy::Settlement;
 
-use super::claim::count;
 use super::failure::failure;
 use super::sql::Statements;
+use super::take::count;
 use super::{Claim, Outbox};
 
 /// A claim whose settle did not get through: the rows are as they were, and others may send them.

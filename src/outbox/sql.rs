@@ -3,14 +3,14 @@
 //! The one place where identifiers become SQL. Values never do: they are parameters, except the one number that
 //! SET LOCAL cannot take as one.
 
-use std::time::Duration;
-
-use crate::config::TableName;
+use crate::config::{Database, OnDead, TableName};
 
 use super::shape::PayloadType;
 
 const COLUMNS: &str = include_str!("../../sql/schema/0001_event_outbox.sql");
 const INDEXES: &str = include_str!("../../sql/schema/0002_indexes.sql");
+const DUE: &str = include_str!("../../sql/part/due.sql");
+const SIZE: &str = include_str!("../../sql/part/size.sql");
 const AUTOVACUUM: &str = include_str!("../../sql/schema/0003_autovacuum.sql");
 
 /// PostgreSQL's limit on an identifier, in bytes; it cuts longer ones.
@@ -23,7 +23,10 @@ const INDEX_SUFFIXES: [&str; 3] = ["unfinished", "keys", "held"];
 #[derive(Debug, Clone)]
 pub(super) struct Statements {
     pub(super) claim_begin: String,
-    pub(super) claim_lock: String,
+    pub(super) claim_held: String,
+    pub(super) claim_walk: String,
+    pub(super) claim_keys: String,
+    pub(super) claim_order: String,
     pub(super) claim_fetch: String,
     pub(super) settle_published: String,
     pub(super) settle_failed: String,
@@ -38,17 +41,23 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    pub(super) fn new(table: &TableName, payload: PayloadType, claim_max_idle: Duration) -> Self {
-        let table = quoted_table(table);
+    pub(super) fn new(database: &Database, on_dead: OnDead, payload: PayloadType) -> Self {
+        let table = quoted_table(&database.table);
         let fill = |text: &str| {
-            text.replace("{table}", &table)
+            text.replace("{due}", &part(DUE))
+                .replace("{size}", &part(SIZE))
+                .replace("{holding}", holding(on_dead))
+                .replace("{table}", &table)
                 .replace("{payload_text}", payload.as_text())
                 .replace("{payload_parameter}", payload.parameter())
-                .replace("{claim_max_idle_ms}", &claim_max_idle.as_millis().to_string())
+                .replace("{claim_max_idle_ms}", &database.claim_max_idle.as_millis().to_string())
         };
         Self {
             claim_begin: fill(include_str!("../../sql/query/claim_begin.sql")),
-            claim_lock: fill(include_str!("../../sql/query/claim_lock.sql")),
+            claim_held: fill(include_str!("../../sql/query/claim_held.sql")),
+            claim_walk: fill(include_str!("../../sql/query/claim_walk.sql")),
+            claim_keys: fill(include_str!("../../sql/query/claim_keys.sql")),
+            claim_order: fill(include_str!("../../sql/query/claim_order.sql")),
             claim_fetch: fill(include_str!("../../sql/query/claim_fetch.sql")),
             settle_published: fill(include_str!("../../sql/query/settle_published.sql")),
             settle_failed: fill(include_str!("../../sql/query/settle_failed.sql")),
@@ -62,6 +71,19 @@ impl Statements {
             backlog: fill(include_str!("../../sql/query/backlog.sql")),
         }
     }
+}
+
+/// The statuses of events that come before later ones of their key.
+fn holding(on_dead: OnDead) -> &'static str {
+    match on_dead {
+        OnDead::Block => "'WAITING', 'FAILED', 'DEAD'",
+        OnDead::Skip => "'WAITING', 'FAILED'",
+    }
+}
+
+/// A part of several statements, without its comments.
+fn part(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n")
 }
 
 pub(super) const TABLE_SHAPE: &str = include_str!("../../sql/query/table_shape.sql");
@@ -139,6 +161,7 @@ pub(super) fn quoted(identifier: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Given, Origin};
 
     fn table(text: &str) -> TableName {
         TableName::parse(text).unwrap()
@@ -157,11 +180,16 @@ mod tests {
 
     #[test]
     fn no_placeholder_is_left_in_any_statement() {
-        let statements = Statements::new(&table("t"), PayloadType::Text, Duration::from_secs(60));
+        let given =
+            |name: &str, value: &str| Given { name: name.into(), value: value.into(), origin: Origin::Code };
+        let given = [given("database_url", "postgres://h/d"), given("table", "t")];
+        let database = Database::from_given(&given).unwrap();
+        let statements = Statements::new(&database, OnDead::Block, PayloadType::Text);
         let t = table("t");
         let schema = columns(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
         let all = format!("{statements:?}{schema}");
-        for start in ["{table", "{payload", "{claim", "{index", "{concurrently"] {
+        for start in ["{table", "{payload", "{claim", "{index", "{concurrently", "{due", "{size", "{holding"]
+        {
             assert!(!all.contains(start), "{start}");
         }
     }

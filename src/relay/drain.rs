@@ -1,8 +1,10 @@
 //! A drain: claim, publish, settle, until nothing is due. The order of effects is decided here.
 //!
 //! Up to two claims are on their way, each on its own database session: while one is settled and the next one
-//! taken, the workers go on with the other, so the broker is never waited for alone.
+//! taken, the workers go on with the other, so the broker is never waited for alone. A third may be when one of them
+//! only waits for a long chain.
 
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -10,13 +12,15 @@ use crate::confirm::Receipt;
 use crate::error::{Error, Result};
 use crate::event::{Outcome, Tally};
 use crate::outbox::{Claimed, LostClaim, Outbox};
-use crate::publisher::{Job, News, Session, State, blocked, lost};
+use crate::publisher::{Job, Key, News, Session, State, blocked, lost};
 
 use super::Stop;
-use super::flight::{Flight, confirms};
+use super::flight::{Flight, Landed, confirms};
+use super::walk::Walk;
 
-/// Claims on their way at once.
-const FLIGHTS_MAX: usize = 2;
+/// Claims on their way at once, and those of them that keep the workers busy.
+const FLIGHTS_MAX: usize = 3;
+const WIDE_FLIGHTS_MAX: usize = 2;
 
 /// How often a drain that waits for confirms looks around.
 const PATROL: Duration = Duration::from_millis(100);
@@ -46,14 +50,8 @@ pub(super) enum End {
 
 pub(super) struct Progress {
     flights: Vec<Flight>,
-    /// The next claim looks behind this row.
-    after: i64,
-    /// A claim from the start came back empty, or none is to be taken any more.
-    ended: bool,
-    /// The table is not walked through from its start again.
-    last_walk: bool,
+    walk: Walk,
     started: Instant,
-    walk_started: Instant,
     /// Set when only what is in flight is finished, with the time at which waiting for it ends.
     winding_down: Option<Instant>,
     trouble: Option<Error>,
@@ -65,11 +63,8 @@ impl Progress {
     pub(super) fn new() -> Self {
         Self {
             flights: Vec::new(),
-            after: 0,
-            ended: false,
-            last_walk: false,
+            walk: Walk::new(),
             started: Instant::now(),
-            walk_started: Instant::now(),
             winding_down: None,
             trouble: None,
             flights_max: FLIGHTS_MAX,
@@ -90,10 +85,12 @@ impl Drain<'_> {
                 self.wind_down(self.config.broker.publish_timeout.min(self.config.grace / 2));
             }
             self.claim()?;
-            self.settle_complete();
+            if self.settle_complete() {
+                continue;
+            }
             let progress = &mut self.progress;
-            if progress.flights.is_empty() && (progress.ended || progress.winding_down.is_some()) {
-                let end = if progress.ended { End::NothingDue } else { End::Stopped };
+            if progress.flights.is_empty() && (progress.walk.is_over() || progress.winding_down.is_some()) {
+                let end = if progress.walk.is_over() { End::NothingDue } else { End::Stopped };
                 return progress.trouble.take().map_or(Ok(end), Err);
             }
             self.hear();
@@ -104,22 +101,19 @@ impl Drain<'_> {
 
     /// Takes claims while more is due and the workers can use them.
     fn claim(&mut self) -> Result<()> {
-        while !self.progress.ended
-            && self.progress.winding_down.is_none()
-            && self.progress.flights.len() < self.progress.flights_max
-        {
-            // Whoever came in before, or is due again, gets its turn at every beat, however long the walk is.
-            if self.progress.walk_started.elapsed() > self.config.interval && !self.progress.last_walk {
-                self.progress.after = 0;
-            }
-            if self.progress.after == 0 {
-                self.progress.walk_started = Instant::now();
-            }
-            match self.outbox.claim(self.progress.after, self.progress.started.elapsed()) {
-                Ok(Some(claimed)) => self.depart(claimed),
-                // Behind the last claim nothing is due; what came in before it meanwhile is looked for once more.
-                Ok(None) if self.progress.after > 0 && !self.progress.last_walk => self.progress.after = 0,
-                Ok(None) => self.progress.ended = true,
+        while self.progress.winding_down.is_none() && self.has_room() {
+            let flights = &self.progress.flights;
+            let busy: Vec<_> = flights.iter().flat_map(Flight::keys).map(str::to_owned).collect();
+            let (in_flight, keys_max) = (!flights.is_empty(), self.config.claim.batch_rows);
+            let next = self.progress.walk.next(self.config.interval, keys_max, in_flight, busy);
+            let Some(scope) = next else { break };
+            match self.outbox.claim(&scope, self.progress.started.elapsed()) {
+                Ok(look) => {
+                    self.progress.walk.saw(&scope, &look);
+                    if let Some(claimed) = look.claimed {
+                        self.depart(claimed);
+                    }
+                }
                 Err(error) if self.progress.flights.is_empty() => return Err(error),
                 Err(error) if error.is_transient() => {
                     // The claim that is on its way may well get through; one at a time will do.
@@ -132,37 +126,59 @@ impl Drain<'_> {
         Ok(())
     }
 
+    fn has_room(&self) -> bool {
+        let flights = &self.progress.flights;
+        flights.len() < self.progress.flights_max
+            && flights.iter().filter(|it| !it.is_narrow()).count() < WIDE_FLIGHTS_MAX
+    }
+
     /// Sends a claim's events on their way.
     fn depart(&mut self, claimed: Claimed) {
+        let Claimed { claim, mut events, mut chains } = claimed;
         *self.claims += 1;
-        self.tally.claimed += u64::try_from(claimed.events.len()).unwrap_or(u64::MAX);
-        self.progress.after = claimed.more_after.unwrap_or(0);
-        self.progress.ended = self.progress.last_walk && claimed.more_after.is_none();
-        let mut flight = Flight::new(*self.claims, claimed.claim);
-        // A claim that was lost, and not missed yet, left its rows to whoever claims next, also to us.
+        let number = *self.claims;
+        // A claim that was lost, and not missed yet, left its rows to whoever claims next, also to us. They are left to
+        // the flight that has them, and so is what follows them.
         let others = &self.progress.flights;
-        let (taken, events): (Vec<_>, Vec<_>) =
-            claimed.events.into_iter().partition(|(event, _)| others.iter().any(|it| it.holds(event.id)));
-        for (event, _) in taken {
-            flight.pass_over(event.id);
-        }
-        let jobs = flight.load(events, self.config);
+        let is_held = |id: &i64| others.iter().any(|it| it.holds(*id));
+        let (held, free): (Vec<_>, Vec<_>) = chains.into_iter().partition(|it| it.ids.iter().any(is_held));
+        chains = free;
+        let left: HashSet<i64> = held.into_iter().flat_map(|it| it.ids).collect();
+        events.retain(|(event, _)| !left.contains(&event.id) && !is_held(&event.id));
+
+        let mut flight = Flight::new(number, claim);
+        let jobs = flight.load(events, chains, self.config);
         self.session.forget_missing();
+        self.progress.flights.push(flight);
+        self.send(jobs);
+    }
+
+    /// Sends messages, and those that may follow at once because the broker need not be asked about them.
+    fn send(&mut self, jobs: Vec<Job>) {
+        let mut jobs = VecDeque::from(jobs);
         let mut sendable = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            // Its confirm is in hand from a claim that was lost: a fact that need not be made again.
-            if let Some(at) = self.unwritten.iter().position(|(id, _)| *id == job.key.id) {
-                let (id, receipt) = self.unwritten.swap_remove(at);
-                flight.note(id, Outcome::Confirmed(receipt), self.config);
-                continue;
-            }
-            match self.exchange_of(&job) {
-                Ok(()) => sendable.push(job),
-                Err(outcome) => flight.note(job.key.id, outcome, self.config),
-            }
+        while let Some(job) = jobs.pop_front() {
+            let confirmed = self.unwritten.iter().position(|(id, _)| *id == job.key.id);
+            let outcome = match confirmed {
+                // Its confirm is in hand from a claim that was lost: a fact that need not be made again.
+                Some(at) => Outcome::Confirmed(self.unwritten.swap_remove(at).1),
+                None => match self.exchange_of(&job) {
+                    Ok(()) => {
+                        sendable.push(job);
+                        continue;
+                    }
+                    Err(outcome) => outcome,
+                },
+            };
+            jobs.extend(self.note(job.key, outcome));
         }
         self.session.send(sendable);
-        self.progress.flights.push(flight);
+    }
+
+    /// Notes an outcome with its flight; the message that may be sent after it.
+    fn note(&mut self, key: Key, outcome: Outcome) -> Option<Job> {
+        let flight = self.progress.flights.iter_mut().find(|it| it.number == key.claim)?;
+        flight.note(key.id, outcome, self.config)
     }
 
     /// Whether the job's exchange is there; the event's outcome when not.
@@ -183,12 +199,11 @@ impl Drain<'_> {
         while !self.progress.flights.is_empty() {
             match self.session.wait(deadline) {
                 Some(News::Outcome(key, outcome)) => {
-                    let flights = &mut self.progress.flights;
-                    let Some(flight) = flights.iter_mut().find(|it| it.number == key.claim) else {
-                        continue;
-                    };
-                    flight.note(key.id, outcome, self.config);
-                    if flight.is_complete() {
+                    // A process that was frozen may have lost the claim, and must not go on with its chains.
+                    self.keep_claims();
+                    let next = self.note(key, outcome);
+                    self.send(next.into_iter().collect());
+                    if self.progress.flights.iter().any(Flight::is_complete) {
                         return;
                     }
                 }
@@ -200,23 +215,27 @@ impl Drain<'_> {
         }
     }
 
-    /// Settles the claims whose events all have their outcome.
-    fn settle_complete(&mut self) {
+    /// Settles the claims whose events all have their outcome; whether there were any.
+    fn settle_complete(&mut self) -> bool {
         let (complete, open) = std::mem::take(&mut self.progress.flights)
             .into_iter()
             .partition::<Vec<_>, _>(Flight::is_complete);
         self.progress.flights = open;
+        let any = !complete.is_empty();
         for flight in complete {
-            let (claim, settlements) = flight.land();
+            let Landed { claim, settlements, rests } = flight.land();
             let Some(claim) = claim else {
                 self.unwritten.extend(confirms(settlements));
                 continue;
             };
+            let claimed = u64::try_from(settlements.len()).unwrap_or(u64::MAX);
             match self.outbox.settle(claim, settlements) {
                 Ok(tally) => {
-                    self.tally += tally;
-                    // What the settle could not write may be due still, and would be claimed again and again.
-                    self.progress.last_walk |= tally.gone > 0;
+                    self.tally += Tally { claimed, ..tally };
+                    if tally.gone > 0 {
+                        self.progress.walk.be_the_last();
+                    }
+                    self.progress.walk.landed(rests);
                 }
                 Err(LostClaim { error, confirmed }) => {
                     self.unwritten.extend(confirmed);
@@ -224,16 +243,17 @@ impl Drain<'_> {
                 }
             }
         }
+        any
     }
 
     /// Keeps the open claims alive. One that is lost frees its rows, so its unsent events must not be sent.
     fn keep_claims(&mut self) {
         let mut lost = None;
         for flight in &mut self.progress.flights {
-            if let Some(Err(error)) = flight.claim.as_mut().map(|claim| claim.touch(TOUCH)) {
-                flight.claim = None;
+            if let Err(error) = flight.touch(TOUCH) {
                 lost = Some(error);
             }
+            flight.hand_back_in_time();
         }
         if let Some(error) = lost {
             self.fail(error);
@@ -274,6 +294,7 @@ impl Drain<'_> {
             Some(before) => self.progress.winding_down = Some(before.min(until)),
             None => {
                 self.progress.winding_down = Some(until);
+                self.progress.flights.iter_mut().for_each(Flight::hand_back);
                 self.session.recall();
             }
         }

@@ -1,22 +1,46 @@
-//! One claim on its way: which of its events have no outcome yet, and what is to be written for the others.
+//! One claim on its way: which of its events have no outcome yet, which wait for one of their key, and what is to be
+//! written for the others.
 
 use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::confirm::Receipt;
+use crate::error::Result;
 use crate::event::{Event, Outcome, Payload};
 use crate::message;
-use crate::outbox::Claim;
+use crate::outbox::{self, Claim};
 use crate::policy::{self, Settlement};
 use crate::publisher::{Job, Key};
+
+use super::chain::{Chain, Rest};
+
+/// A flight with so few events on their way, and others waiting for them, does not keep the workers busy.
+const NARROW: usize = 16;
+
+/// How long events wait in a claim for those of their key. After that they are handed back, so that a long chain keeps
+/// neither the others of its batch nor the server's vacuum waiting.
+const CHAIN_SLICE: Duration = Duration::from_secs(1);
 
 pub(super) struct Flight {
     pub(super) number: u64,
     /// None once its session is lost: then only confirms are worth keeping.
-    pub(super) claim: Option<Claim>,
+    claim: Option<Claim>,
+    departed: Instant,
     ids: HashSet<i64>,
-    open: HashMap<i64, Event>,
+    /// Events without an outcome, and the place of the chain that they are in.
+    open: HashMap<i64, (Event, Option<usize>)>,
+    chains: Vec<Chain>,
     settlements: Vec<(i64, Settlement)>,
+}
+
+/// A flight whose events all have their outcome.
+pub(super) struct Landed {
+    /// The claim, unless it is lost.
+    pub(super) claim: Option<Claim>,
+    pub(super) settlements: Vec<(i64, Settlement)>,
+    /// What is left of its keys.
+    pub(super) rests: Vec<Rest>,
 }
 
 impl Flight {
@@ -24,38 +48,94 @@ impl Flight {
         Self {
             number,
             claim: Some(claim),
+            departed: Instant::now(),
             ids: HashSet::new(),
             open: HashMap::new(),
+            chains: Vec::new(),
             settlements: Vec::new(),
         }
     }
 
-    /// Takes the claimed events in, and returns the messages for those that can be sent.
-    pub(super) fn load(&mut self, events: Vec<(Event, Payload)>, config: &Config) -> Vec<Job> {
+    /// Takes the claimed events in, and returns the messages for those that can be sent now.
+    pub(super) fn load(
+        &mut self,
+        events: Vec<(Event, Payload)>,
+        chains: Vec<outbox::Chain>,
+        config: &Config,
+    ) -> Vec<Job> {
+        self.ids.extend(events.iter().map(|(event, _)| event.id));
+        let places =
+            chains.iter().enumerate().flat_map(|(place, it)| it.ids.iter().map(move |id| (*id, place)));
+        let places: HashMap<i64, usize> = places.collect();
+        let mut chained: Vec<Vec<(Event, Payload)>> = chains.iter().map(|_| Vec::new()).collect();
         let mut jobs = Vec::with_capacity(events.len());
         for (event, payload) in events {
-            self.ids.insert(event.id);
-            if let Some(settlement) = policy::end(&event, &config.retry) {
-                log_settlement(&event, &settlement);
-                self.settlements.push((event.id, settlement));
-                continue;
-            }
-            let id = event.id;
-            let (alone, risky) = (policy::goes_alone(&event), policy::is_risky(&event));
-            let encoded = message::encode(&event, payload, &config.routing);
-            self.open.insert(id, event);
-            match encoded {
-                Ok(message) => {
-                    let key = Key { claim: self.number, id };
-                    let mut job = Job::new(key, message);
-                    job.alone = alone;
-                    job.risky = risky;
-                    jobs.push(job);
-                }
-                Err(outcome) => self.note(id, outcome, config),
+            match places.get(&event.id).and_then(|place| chained.get_mut(*place)) {
+                Some(chain) => chain.push((event, payload)),
+                None => jobs.extend(self.begin(event, payload, None, config)),
             }
         }
+        self.chains =
+            chains.into_iter().zip(chained).map(|(it, events)| Chain::new(it.key, events, it.more)).collect();
+        for place in 0..self.chains.len() {
+            jobs.extend(self.advance(place, config));
+        }
         jobs
+    }
+
+    /// The message of an event, unless its end is decided without sending it.
+    fn begin(
+        &mut self,
+        event: Event,
+        payload: Payload,
+        chain: Option<usize>,
+        config: &Config,
+    ) -> Option<Job> {
+        if let Some(settlement) = policy::end(&event, &config.retry) {
+            self.conclude(&event, chain, settlement, config);
+            return None;
+        }
+        match message::encode(&event, payload, &config.routing) {
+            Ok(message) => {
+                let mut job = Job::new(Key { claim: self.number, id: event.id }, message);
+                job.alone = policy::goes_alone(&event);
+                job.risky = policy::is_risky(&event);
+                self.open.insert(event.id, (event, chain));
+                Some(job)
+            }
+            Err(outcome) => {
+                let settlement = policy::settlement(&event, outcome, &config.retry);
+                self.conclude(&event, chain, settlement, config);
+                None
+            }
+        }
+    }
+
+    /// The message of a chain's next event that is to be sent, if those before it went through.
+    fn advance(&mut self, place: usize, config: &Config) -> Option<Job> {
+        loop {
+            let (event, payload) = self.chains.get_mut(place)?.next()?;
+            if let Some(job) = self.begin(event, payload, Some(place), config) {
+                return Some(job);
+            }
+        }
+    }
+
+    /// Notes an event's outcome, the first one counts; the message of its successor, if that may be sent now.
+    pub(super) fn note(&mut self, id: i64, outcome: Outcome, config: &Config) -> Option<Job> {
+        let (event, chain) = self.open.remove(&id)?;
+        let settlement = policy::settlement(&event, outcome, &config.retry);
+        self.conclude(&event, chain, settlement, config);
+        self.advance(chain?, config)
+    }
+
+    fn conclude(&mut self, event: &Event, chain: Option<usize>, settlement: Settlement, config: &Config) {
+        log_settlement(event, &settlement);
+        let chain = chain.and_then(|place| self.chains.get_mut(place));
+        if let Some(chain) = chain.filter(|_| !policy::frees_key(&settlement)) {
+            chain.stop(policy::frees_key_when_written(&settlement, config.claim.on_dead));
+        }
+        self.settlements.push((event.id, settlement));
     }
 
     /// Whether the event of this row is on its way here.
@@ -63,18 +143,26 @@ impl Flight {
         self.ids.contains(&id)
     }
 
-    /// Leaves an event to the flight that has it already.
-    pub(super) fn pass_over(&mut self, id: i64) {
-        self.settlements.push((id, Settlement::Released));
+    /// The keys of which it holds events.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.chains.iter().map(Chain::key)
     }
 
-    /// Notes an event's outcome. The first one counts.
-    pub(super) fn note(&mut self, id: i64, outcome: Outcome, config: &Config) {
-        if let Some(event) = self.open.remove(&id) {
-            let settlement = policy::settlement(&event, outcome, &config.retry);
-            log_settlement(&event, &settlement);
-            self.settlements.push((id, settlement));
+    /// Leaves all events that wait for one of their key as they are in the table.
+    pub(super) fn hand_back(&mut self) {
+        self.chains.iter_mut().for_each(Chain::hand_back);
+    }
+
+    /// The same, once the flight's time for them is over.
+    pub(super) fn hand_back_in_time(&mut self) {
+        if self.departed.elapsed() > CHAIN_SLICE {
+            self.hand_back();
         }
+    }
+
+    /// Whether most of what it holds waits for few events.
+    pub(super) fn is_narrow(&self) -> bool {
+        self.open.len() < NARROW && self.chains.iter().any(Chain::waits)
     }
 
     /// Whether every event has its outcome.
@@ -82,9 +170,22 @@ impl Flight {
         self.open.is_empty()
     }
 
-    /// The claim, unless it is lost, and what is to be written.
-    pub(super) fn land(self) -> (Option<Claim>, Vec<(i64, Settlement)>) {
-        (self.claim, self.settlements)
+    /// Keeps the claim alive. One that is lost frees its rows, so what is not sent yet must not be sent.
+    ///
+    /// # Errors
+    /// It was lost just now.
+    pub(super) fn touch(&mut self, after: Duration) -> Result<()> {
+        let touched = self.claim.as_mut().map_or(Ok(()), |claim| claim.touch(after));
+        if touched.is_err() {
+            self.claim = None;
+            self.hand_back();
+        }
+        touched
+    }
+
+    pub(super) fn land(self) -> Landed {
+        let rests = self.chains.into_iter().map(Chain::rest).collect();
+        Landed { claim: self.claim, settlements: self.settlements, rests }
     }
 }
 

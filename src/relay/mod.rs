@@ -3,10 +3,12 @@
 //! It orders the effects and logs; what an outcome means is `policy.rs`, how either server is spoken to is
 //! `outbox` and `publisher`.
 
+mod chain;
 mod drain;
 mod flight;
 mod health;
 mod stop;
+mod walk;
 
 use std::time::{Duration, Instant};
 

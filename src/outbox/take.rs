@@ -1,0 +1,315 @@
+//! A claim's statements, on its session's own thread: lock due rows, see which of them are ours, fetch those.
+
+use std::time::Duration;
+
+use postgres::types::{ToSql, Type};
+use postgres::{Client, Row};
+
+use crate::config::Claim as ClaimConfig;
+use crate::error::{Error, Kind, Result};
+use crate::event::{Event, Headers, Payload};
+use crate::message::HEADERS_TEXT_MAX;
+
+use super::bytes::StoredBytes;
+use super::failure::failure;
+use super::order::{Locked, Ours, keys, ours};
+use super::sql::Statements;
+use super::{Chain, Scope};
+
+/// Most keys that a walk leaves out. What is beyond is looked at, found not to be ours, and passed.
+const BARRED_MAX: usize = 5000;
+
+/// How often a walk looks again from the same row because all that it locked were followers of keys that it did not
+/// know to be barred. After that it goes on behind them.
+const LOOKS_MAX: usize = 8;
+
+/// What a claim took.
+#[derive(Default)]
+pub(super) struct Taken {
+    pub(super) events: Vec<(Event, Payload)>,
+    pub(super) chains: Vec<Chain>,
+    pub(super) barred: Vec<String>,
+    pub(super) unasked: Vec<String>,
+    pub(super) more_after: Option<i64>,
+    /// How many rows the session's next claim had better ask for.
+    pub(super) rows_max: usize,
+}
+
+/// A statement's parameters with their types.
+type Parameters<'a> = Vec<(&'a (dyn ToSql + Sync), Type)>;
+
+/// Takes what is due in `scope`. The transaction is left open when that is anything, and rolled back when not.
+pub(super) fn take(
+    client: &mut Client,
+    statements: &Statements,
+    config: &ClaimConfig,
+    mut scope: Scope,
+    drain_age: Duration,
+    rows_max: usize,
+) -> Result<Taken> {
+    let mut taken = Taken { rows_max, ..Taken::default() };
+    let mut looks = 0;
+    begin(client, statements)?;
+    if let Scope::Walk { after: 0, barred } = &mut scope {
+        taken.barred = held(client, statements, config)?;
+        barred.extend(taken.barred.iter().cloned());
+    }
+    loop {
+        let rows = lock_fitting(client, statements, config, &mut scope, drain_age, &mut taken)?;
+        let Ours { ids, chains, barred } = sort_out(client, statements, &rows)?;
+        taken.barred.extend(barred.iter().cloned());
+        if !ids.is_empty() {
+            taken.events = fetch(client, statements, config, &ids)?;
+            taken.chains = chains;
+            return Ok(taken);
+        }
+        rollback(client)?;
+        let (Scope::Walk { after, barred: known }, Some(last)) = (&mut scope, taken.more_after) else {
+            return Ok(taken);
+        };
+        // Nothing but followers of keys in trouble: they are given back, and passed over from now on.
+        looks += 1;
+        if looks <= LOOKS_MAX && known.len() + barred.len() <= BARRED_MAX {
+            known.extend(barred);
+        } else {
+            *after = last;
+        }
+        begin(client, statements)?;
+    }
+}
+
+/// Locks the next due rows, as many as are within the byte bound together. Sorted by id.
+fn lock_fitting(
+    client: &mut Client,
+    statements: &Statements,
+    config: &ClaimConfig,
+    scope: &mut Scope,
+    drain_age: Duration,
+    taken: &mut Taken,
+) -> Result<Vec<Locked>> {
+    loop {
+        let asked = taken.rows_max;
+        if let Scope::Keys(keys) = scope {
+            taken.unasked.extend(keys.drain(asked.min(keys.len())..));
+        }
+        let mut rows = lock(client, statements, config, scope, drain_age, asked)
+            .map_err(|error| failure("claiming events", &error))?;
+        rows.sort_by_key(|row| row.id);
+        let (fit, bytes) = within(&rows, config);
+        if fit == rows.len() {
+            if bytes <= config.batch_bytes / 2 {
+                taken.rows_max = asked.saturating_mul(2).min(config.batch_rows);
+            }
+            let full = rows.len() >= asked;
+            taken.more_after = rows.last().map(|row| row.id).filter(|_| full);
+            return Ok(rows);
+        }
+        // The rows over the byte bound are locked too, and other relays, and our own next claim, would pass over
+        // them: given back, and only as many asked for as fit. The session remembers how many that were.
+        taken.rows_max = fit;
+        rollback(client)?;
+        begin(client, statements)?;
+    }
+}
+
+fn begin(client: &mut Client, statements: &Statements) -> Result<()> {
+    client.batch_execute(&statements.claim_begin).map_err(|error| failure("claiming events", &error))
+}
+
+fn rollback(client: &mut Client) -> Result<()> {
+    client.batch_execute("rollback").map_err(|error| failure("the rollback of a claim", &error))
+}
+
+/// The keys that hold themselves back for a while.
+fn held(client: &mut Client, statements: &Statements, config: &ClaimConfig) -> Result<Vec<String>> {
+    let keys_max = i32::try_from(BARRED_MAX).unwrap_or(i32::MAX);
+    client
+        .query_typed(
+            &statements.claim_held,
+            &[
+                (&max_age(config), Type::FLOAT8),
+                (&count(config.max_failures), Type::INT4),
+                (&keys_max, Type::INT4),
+            ],
+        )
+        .and_then(|rows| rows.iter().map(|row| row.try_get(0)).collect())
+        .map_err(|error| failure("looking for keys that are held back", &error))
+}
+
+/// Locks the next due rows of the scope.
+fn lock(
+    client: &mut Client,
+    statements: &Statements,
+    config: &ClaimConfig,
+    scope: &Scope,
+    drain_age: Duration,
+    asked: usize,
+) -> std::result::Result<Vec<Locked>, postgres::Error> {
+    let (min_age, max_age) = (config.min_age.as_secs_f64(), max_age(config));
+    let (max_failures, drain_age) = (count(config.max_failures), drain_age.as_secs_f64());
+    let (payload_max, headers_max) = (length(config.payload_max), length(HEADERS_TEXT_MAX));
+    let parts: Parameters = vec![
+        (&min_age, Type::FLOAT8),
+        (&max_age, Type::FLOAT8),
+        (&max_failures, Type::INT4),
+        (&drain_age, Type::FLOAT8),
+        (&payload_max, Type::INT4),
+        (&headers_max, Type::INT4),
+    ];
+    let rows = match scope {
+        Scope::Walk { after, barred } => {
+            let rows_max = limit(asked);
+            let own: Parameters =
+                vec![(&rows_max, Type::INT8), (after, Type::INT8), (barred, Type::TEXT_ARRAY)];
+            client.query_typed(&statements.claim_walk, &[parts, own].concat())?
+        }
+        Scope::Keys(keys) => {
+            let rows_max = limit((asked / keys.len().max(1)).max(1));
+            let own: Parameters = vec![(&rows_max, Type::INT8), (keys, Type::TEXT_ARRAY)];
+            client.query_typed(&statements.claim_keys, &[parts, own].concat())?
+        }
+    };
+    rows.iter()
+        .map(|row| Ok(Locked { id: row.try_get(0)?, bytes: row.try_get(1)?, key: row.try_get(2)? }))
+        .collect()
+}
+
+/// Which of the locked rows are ours; asked in a statement of its own, after the locks.
+fn sort_out(client: &mut Client, statements: &Statements, rows: &[Locked]) -> Result<Ours> {
+    let (keys, counts) = keys(rows);
+    if keys.is_empty() {
+        return Ok(ours(rows, keys, &[]));
+    }
+    let read = |row: &Row| {
+        let number: i64 = row.try_get(0)?;
+        Ok((usize::try_from(number - 1).unwrap_or(usize::MAX), row.try_get(1)?))
+    };
+    let unfinished = client
+        .query_typed(&statements.claim_order, &[(&keys, Type::TEXT_ARRAY), (&counts, Type::INT8_ARRAY)])
+        .and_then(|rows| rows.iter().map(read).collect::<std::result::Result<Vec<_>, _>>())
+        .map_err(|error| failure("looking at the order of claimed events", &error))?;
+    Ok(ours(rows, keys, &unfinished))
+}
+
+/// Fetches rows that are ours.
+fn fetch(
+    client: &mut Client,
+    statements: &Statements,
+    config: &ClaimConfig,
+    ids: &[i64],
+) -> Result<Vec<(Event, Payload)>> {
+    let events: Vec<_> = client
+        .query_typed(
+            &statements.claim_fetch,
+            &[
+                (&ids, Type::INT8_ARRAY),
+                (&max_age(config), Type::FLOAT8),
+                (&length(config.payload_max), Type::INT4),
+                (&length(HEADERS_TEXT_MAX), Type::INT4),
+            ],
+        )
+        .and_then(|rows| rows.iter().map(event).collect())
+        .map_err(|error| failure("fetching claimed events", &error))?;
+    if events.len() != ids.len() {
+        let text = format!("claiming events fetched {} of {} locked rows", events.len(), ids.len());
+        return Err(Error::new(Kind::Internal, text));
+    }
+    Ok(events)
+}
+
+fn max_age(config: &ClaimConfig) -> Option<f64> {
+    config.max_age.map(|age| age.as_secs_f64())
+}
+
+/// How many of the rows are within the byte bound together, always the first one; and their bytes.
+fn within(rows: &[Locked], config: &ClaimConfig) -> (usize, usize) {
+    let mut bytes = 0_usize;
+    for (place, row) in rows.iter().enumerate() {
+        let size = usize::try_from(row.bytes).unwrap_or(usize::MAX);
+        if bytes.saturating_add(size) > config.batch_bytes && place > 0 {
+            return (place, bytes);
+        }
+        bytes = bytes.saturating_add(size);
+    }
+    (rows.len(), bytes)
+}
+
+fn event(row: &Row) -> std::result::Result<(Event, Payload), postgres::Error> {
+    let headers: Option<String> = row.try_get(5)?;
+    let headers = match (headers, row.try_get::<_, Option<i32>>(4)?) {
+        (Some(json), _) => Headers::Json(json),
+        (None, Some(length)) => Headers::TooLarge(usize::try_from(length).unwrap_or(0)),
+        (None, None) => Headers::None,
+    };
+    let payload: Option<StoredBytes> = row.try_get(15)?;
+    let payload = match (payload, row.try_get::<_, Option<i32>>(14)?) {
+        (Some(bytes), _) => Payload::Stored(bytes.0),
+        (None, Some(length)) => Payload::TooLarge(usize::try_from(length).unwrap_or(0)),
+        (None, None) => Payload::Missing,
+    };
+    let event = Event {
+        id: row.try_get(0)?,
+        event_id: row.try_get(1)?,
+        event_type: row.try_get(2)?,
+        ordering_key: row.try_get(3)?,
+        headers,
+        exchange: row.try_get(6)?,
+        routing_key: row.try_get(7)?,
+        created_at: row.try_get::<_, Option<i64>>(8)?.and_then(|seconds| u64::try_from(seconds).ok()),
+        expires_in: row
+            .try_get::<_, Option<i64>>(9)?
+            .map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
+        over_max_age: row.try_get(10)?,
+        failed: row.try_get(11)?,
+        fail_count: u32::try_from(row.try_get::<_, i32>(12)?).unwrap_or(0),
+        last_error: row.try_get(13)?,
+    };
+    Ok((event, payload))
+}
+
+/// A number of rows as SQL's bigint.
+fn limit(rows: usize) -> i64 {
+    i64::try_from(rows).unwrap_or(i64::MAX)
+}
+
+/// A byte length as SQL's integer; no value of a column is longer than that.
+fn length(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
+/// A failure count as SQL's integer.
+pub(super) fn count(failures: u32) -> i32 {
+    i32::try_from(failures).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::OnDead;
+
+    #[test]
+    fn a_claim_stays_within_its_bytes_but_for_a_single_event() {
+        let config = ClaimConfig {
+            batch_rows: 10,
+            batch_bytes: 100,
+            min_age: Duration::ZERO,
+            max_age: None,
+            max_failures: 3,
+            payload_max: 1000,
+            on_dead: OnDead::Block,
+        };
+        let cases: &[(&[i64], usize)] = &[
+            (&[], 0),
+            (&[50, 50, 1], 2),
+            (&[101, 1], 1),
+            (&[99, 2, 1], 1),
+            (&[0, 100, 0], 3),
+            (&[50, i64::MAX, 50], 1),
+        ];
+        for (sizes, expected) in cases {
+            let rows: Vec<_> =
+                (1..).zip(*sizes).map(|(id, bytes)| Locked { id, bytes: *bytes, key: None }).collect();
+            assert_eq!(within(&rows, &config).0, *expected, "{sizes:?}");
+        }
+    }
+}
