@@ -132,7 +132,9 @@ fn claim_and_settle(ground: &Ground) -> f64 {
     let mut outbox = Outbox::new(ground.config.database.clone(), ground.config.claim.clone());
     let (mut after, mut settled) = (0, 0);
     loop {
-        let look = outbox.claim(&Scope::Walk { after, barred: Vec::new() }, started.elapsed()).unwrap();
+        let look = outbox
+            .claim(&Scope::Walk { after, fresh: after == 0, barred: Vec::new() }, started.elapsed())
+            .unwrap();
         after = look.more_after.unwrap_or(0);
         let Some(claimed) = look.claimed else { break };
         let published = |(event, _): &(Event, _)| (event.id, Settlement::Published(receipt()));

@@ -56,6 +56,33 @@ impl Ground {
         client.batch_execute("vacuum analyze event_outbox").unwrap();
     }
 
+    /// An empty table.
+    pub fn empty(&self) {
+        self.database.connect().batch_execute("truncate event_outbox restart identity").unwrap();
+    }
+
+    /// Adds events that are due; `key` is their ordering key as SQL, in which `n` counts them.
+    pub fn insert(&self, events: usize, key: &str) {
+        let mut client = self.database.connect();
+        let sql = format!(
+            "insert into event_outbox (event_id, event_type, payload, created_at, ordering_key)
+             select lpad((n + coalesce((select max(id) from event_outbox), 0))::text, 26, '0'), $1, $2,
+                 clock_timestamp() - interval '1 hour', {key}
+             from generate_series(1, $3::bigint) as n"
+        );
+        let events = i64::try_from(events).unwrap();
+        client.execute(&sql, &[&QUEUE, &payload(PAYLOAD_BYTES), &events]).unwrap();
+        client.batch_execute("vacuum analyze event_outbox").unwrap();
+    }
+
+    /// The first event of each key has failed, and backs off for longer than anything here takes.
+    pub fn fail_heads(&self) {
+        let sql = "update event_outbox
+             set status = 'FAILED', fail_count = 1, available_at = clock_timestamp() + interval '1 day'
+             where id in (select min(id) from event_outbox where ordering_key is not null group by ordering_key)";
+        self.database.connect().batch_execute(sql).unwrap();
+    }
+
     /// How many rows meet this condition.
     pub fn count(&self, condition: &str) -> usize {
         let sql = format!("select count(*) from event_outbox where {condition}");

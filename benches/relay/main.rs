@@ -1,7 +1,7 @@
 //! `make bench`: the relay against what it is made of and what it promises, on real servers that it starts itself.
 //!
 //! Rates depend on the machine, so each figure stands beside one that was measured in the same run. Words after
-//! `cargo bench --bench relay --` choose groups of figures: `drain`, `deletion`, `restart`, `network`. With
+//! `cargo bench --bench relay --` choose groups of figures: `drain`, `order`, `deletion`, `restart`, `network`. With
 //! `OUTBOXD_BENCH_FULL=1` the slow link carries all of its 1,000 events, which takes 100 s instead of 20 s.
 
 #![allow(
@@ -22,6 +22,7 @@ mod deletion;
 mod drain;
 mod ground;
 mod network;
+mod order;
 mod restart;
 
 use ground::Ground;
@@ -29,8 +30,9 @@ use ground::Ground;
 /// Measures and prints one group of figures.
 type Measure = fn(&Ground);
 
-const GROUPS: [(&str, Measure); 4] = [
+const GROUPS: [(&str, Measure); 5] = [
     ("drain", drain::measure),
+    ("order", order::measure),
     ("deletion", deletion::measure),
     ("restart", restart::measure),
     ("network", network::measure),

@@ -32,6 +32,8 @@ pub enum Scope {
     Walk {
         /// Behind this row.
         after: i64,
+        /// Whether this is the first look of a walk, which looks for keys that are held back, too.
+        fresh: bool,
         /// But for the events of these keys.
         barred: Vec<String>,
     },

@@ -50,7 +50,7 @@ pub(super) fn take(
     let mut taken = Taken { rows_max, ..Taken::default() };
     let mut looks = 0;
     begin(client, statements)?;
-    if let Scope::Walk { after: 0, barred } = &mut scope {
+    if let Scope::Walk { fresh: true, barred, .. } = &mut scope {
         taken.barred = held(client, statements, config)?;
         barred.extend(taken.barred.iter().cloned());
     }
@@ -64,7 +64,7 @@ pub(super) fn take(
             return Ok(taken);
         }
         rollback(client)?;
-        let (Scope::Walk { after, barred: known }, Some(last)) = (&mut scope, taken.more_after) else {
+        let (Scope::Walk { after, barred: known, .. }, Some(last)) = (&mut scope, taken.more_after) else {
             return Ok(taken);
         };
         // Nothing but followers of keys in trouble: they are given back, and passed over from now on.
@@ -157,7 +157,7 @@ fn lock(
         (&headers_max, Type::INT4),
     ];
     let rows = match scope {
-        Scope::Walk { after, barred } => {
+        Scope::Walk { after, barred, .. } => {
             let rows_max = limit(asked);
             let own: Parameters =
                 vec![(&rows_max, Type::INT8), (after, Type::INT8), (barred, Type::TEXT_ARRAY)];

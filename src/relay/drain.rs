@@ -19,7 +19,7 @@ use super::flight::{Flight, Landed, confirms};
 use super::walk::Walk;
 
 /// Claims on their way at once, and those of them that keep the workers busy.
-const FLIGHTS_MAX: usize = 3;
+const FLIGHTS_MAX: usize = 4;
 const WIDE_FLIGHTS_MAX: usize = 2;
 
 /// How often a drain that waits for confirms looks around.
@@ -35,6 +35,7 @@ pub(super) struct Drain<'a> {
     pub(super) session: &'a mut Session,
     pub(super) unwritten: &'a mut Vec<(i64, Receipt)>,
     pub(super) claims: &'a mut u64,
+    pub(super) walk: &'a mut Walk,
     pub(super) tally: Tally,
     pub(super) progress: Progress,
 }
@@ -50,7 +51,6 @@ pub(super) enum End {
 
 pub(super) struct Progress {
     flights: Vec<Flight>,
-    walk: Walk,
     started: Instant,
     /// Set when only what is in flight is finished, with the time at which waiting for it ends.
     winding_down: Option<Instant>,
@@ -63,7 +63,6 @@ impl Progress {
     pub(super) fn new() -> Self {
         Self {
             flights: Vec::new(),
-            walk: Walk::new(),
             started: Instant::now(),
             winding_down: None,
             trouble: None,
@@ -79,6 +78,7 @@ impl Drain<'_> {
     /// If the process dies in here, the server rolls back the open claims: their events are due again, and those
     /// that the broker had taken arrive twice.
     pub(super) fn run(&mut self, stop: &Stop) -> Result<End> {
+        self.walk.begin();
         loop {
             if stop.requested() {
                 // The confirms of what is sent get half the grace; settling and closing need the rest.
@@ -89,8 +89,8 @@ impl Drain<'_> {
                 continue;
             }
             let progress = &mut self.progress;
-            if progress.flights.is_empty() && (progress.walk.is_over() || progress.winding_down.is_some()) {
-                let end = if progress.walk.is_over() { End::NothingDue } else { End::Stopped };
+            if progress.flights.is_empty() && (self.walk.is_over() || progress.winding_down.is_some()) {
+                let end = if self.walk.is_over() { End::NothingDue } else { End::Stopped };
                 return progress.trouble.take().map_or(Ok(end), Err);
             }
             self.hear();
@@ -105,11 +105,12 @@ impl Drain<'_> {
             let flights = &self.progress.flights;
             let busy: Vec<_> = flights.iter().flat_map(Flight::keys).map(str::to_owned).collect();
             let (in_flight, keys_max) = (!flights.is_empty(), self.config.claim.batch_rows);
-            let next = self.progress.walk.next(self.config.interval, keys_max, in_flight, busy);
+            let next = self.walk.next(self.config.interval, keys_max, in_flight, busy);
             let Some(scope) = next else { break };
+            let began = Instant::now();
             match self.outbox.claim(&scope, self.progress.started.elapsed()) {
                 Ok(look) => {
-                    self.progress.walk.saw(&scope, &look);
+                    self.walk.saw(&scope, &look, began.elapsed());
                     if let Some(claimed) = look.claimed {
                         self.depart(claimed);
                     }
@@ -233,9 +234,9 @@ impl Drain<'_> {
                 Ok(tally) => {
                     self.tally += Tally { claimed, ..tally };
                     if tally.gone > 0 {
-                        self.progress.walk.be_the_last();
+                        self.walk.be_the_last();
                     }
-                    self.progress.walk.landed(rests);
+                    self.walk.landed(rests);
                 }
                 Err(LostClaim { error, confirmed }) => {
                     self.unwritten.extend(confirmed);

@@ -16,7 +16,7 @@ use crate::publisher::{Job, Key};
 use super::chain::{Chain, Rest};
 
 /// A flight with so few events on their way, and others waiting for them, does not keep the workers busy.
-const NARROW: usize = 16;
+const NARROW: usize = 64;
 
 /// How long events wait in a claim for those of their key. After that they are handed back, so that a long chain keeps
 /// neither the others of its batch nor the server's vacuum waiting.

@@ -24,6 +24,7 @@ pub use stop::Stop;
 
 use drain::{Drain, End, Progress};
 use health::{Change, Health};
+use walk::Walk;
 
 /// The longest wait for the broker's goodbye.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
@@ -56,6 +57,7 @@ pub struct Relay {
     /// Confirms whose claim was lost. They are facts, and are written before anything else is claimed.
     unwritten: Vec<(i64, Receipt)>,
     claims: u64,
+    walk: Walk,
     health: Health,
 }
 
@@ -63,7 +65,15 @@ impl Relay {
     /// A relay that has not spoken to any server yet.
     pub fn new(config: Config) -> Self {
         let outbox = Outbox::new(config.database.clone(), config.claim.clone());
-        Self { config, outbox, session: None, unwritten: Vec::new(), claims: 0, health: Health::default() }
+        Self {
+            config,
+            outbox,
+            session: None,
+            unwritten: Vec::new(),
+            claims: 0,
+            walk: Walk::new(),
+            health: Health::default(),
+        }
     }
 
     /// The table, for looking at it.
@@ -156,6 +166,7 @@ impl Relay {
             session,
             unwritten: &mut self.unwritten,
             claims: &mut self.claims,
+            walk: &mut self.walk,
             tally: Tally::default(),
             progress: Progress::new(),
         };

@@ -1,7 +1,11 @@
 //! Where a drain looks for due events next, and when it has seen them all. Pure but for the clock.
 //!
-//! It walks along the table in id order, from the start again at every beat. Keys whose chains just went through are
-//! continued apart from the walk, which may be far ahead of their next events; keys in trouble are passed over.
+//! It walks along the table in id order. Keys whose chains just went through are continued apart from the walk, which
+//! may be far ahead of their next events; keys in trouble are passed over.
+//!
+//! A walk from the table's start passes whatever finished events have left in the index, which is nothing to speak of
+//! unless an old snapshot keeps vacuum from its work. Then it takes long, and must not be all that the relay does: it
+//! gets a tenth of the time, and in between the walk starts where the last tick found its first event.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -10,11 +14,27 @@ use crate::outbox::{Look, Scope};
 
 use super::chain::Rest;
 
+/// A walk from the table's start that takes this long to find something is no matter.
+const CHEAP: Duration = Duration::from_millis(20);
+
+/// Walks from the table's start get this part of the time: one in so many.
+const SHARE: u32 = 10;
+
 #[derive(Debug)]
 pub(super) struct Walk {
-    /// The walk goes on behind this row.
+    /// This walk began behind this row.
+    start: i64,
+    /// And goes on behind this one.
     after: i64,
+    /// Nothing was looked for yet on this walk.
+    fresh: bool,
     started: Instant,
+    /// The first event that was found since the tick began.
+    found: Option<i64>,
+    /// Where a walk starts that need not start at the table's start.
+    floor: i64,
+    /// When a walk last began at the table's start, and how long it took to find something.
+    whole: Option<(Instant, Duration)>,
     /// Keys that this walk has found to have nothing that may be sent.
     barred: HashSet<String>,
     /// Keys whose next events may be had.
@@ -25,15 +45,20 @@ pub(super) struct Walk {
     at_end: bool,
     /// Chains have landed since the walk began: their keys were passed over, and may have new events.
     chains_landed: bool,
-    /// The table is not walked through from its start again.
+    /// The table is not walked through a second time.
     last: bool,
 }
 
 impl Walk {
     pub(super) fn new() -> Self {
         Self {
+            start: 0,
             after: 0,
+            fresh: true,
             started: Instant::now(),
+            found: None,
+            floor: 0,
+            whole: None,
             barred: HashSet::new(),
             resumed: VecDeque::new(),
             resumed_first: true,
@@ -41,6 +66,38 @@ impl Walk {
             chains_landed: false,
             last: false,
         }
+    }
+
+    /// Begins another tick.
+    pub(super) fn begin(&mut self) {
+        (self.resumed_first, self.last) = (true, false);
+        self.resumed.clear();
+        if let Some(id) = self.found.take() {
+            self.floor = id - 1;
+        }
+        self.begin_walk();
+    }
+
+    /// From the table's start, if it is time for that.
+    fn begin_walk(&mut self) {
+        let is_time = |(began, took): (Instant, Duration)| took < CHEAP || began.elapsed() > took * SHARE;
+        if self.whole.is_none_or(is_time) {
+            self.walk_from(0);
+        } else {
+            self.walk_from(self.floor);
+        }
+    }
+
+    fn walk_from(&mut self, start: i64) {
+        (self.start, self.after, self.fresh, self.at_end) = (start, start, true, false);
+        self.started = Instant::now();
+        self.chains_landed = false;
+        self.barred.clear();
+    }
+
+    /// What came in meanwhile is looked for, if only from where this tick found its first event.
+    fn walk_again(&mut self) {
+        self.walk_from(self.found.map_or(self.start, |id| id - 1));
     }
 
     /// Where to look next; none while there is nothing to look for. `busy` are the keys that are on their way.
@@ -57,39 +114,41 @@ impl Walk {
         }
         self.resumed_first = true;
         if self.at_end && self.chains_landed && !in_flight && !self.last {
-            (self.at_end, self.after) = (false, 0);
+            self.walk_again();
         }
         if self.at_end {
             return None;
         }
         // Whoever came in before, or is due again, gets its turn at every beat, however long the walk is.
         if self.started.elapsed() > beat && !self.last {
-            self.after = 0;
-        }
-        if self.after == 0 {
-            self.started = Instant::now();
-            self.barred.clear();
-            self.chains_landed = false;
+            self.begin_walk();
         }
         let barred = self.barred.iter().cloned().chain(busy).collect();
-        Some(Scope::Walk { after: self.after, barred })
+        Some(Scope::Walk { after: self.after, fresh: self.fresh, barred })
     }
 
-    /// Takes in what a look brought.
-    pub(super) fn saw(&mut self, scope: &Scope, look: &Look) {
+    /// Takes in what a look brought, and how long it took.
+    pub(super) fn saw(&mut self, scope: &Scope, look: &Look, took: Duration) {
         self.barred.extend(look.barred.iter().cloned());
-        let Scope::Walk { .. } = scope else {
+        let Scope::Walk { after, fresh, .. } = scope else {
             self.resumed.extend(look.unasked.iter().cloned());
             return;
         };
-        let chains = look.claimed.iter().flat_map(|it| &it.chains);
-        let taken: HashSet<&str> = chains.map(|chain| chain.key.as_str()).collect();
-        self.resumed.retain(|key| !taken.contains(key.as_str()));
+        if *fresh && *after == 0 {
+            self.whole = Some((self.started, took));
+        }
+        self.fresh = false;
+        if let Some(claimed) = &look.claimed {
+            let first = claimed.events.iter().map(|(event, _)| event.id).min();
+            self.found = self.found.into_iter().chain(first).min();
+            let taken: HashSet<&str> = claimed.chains.iter().map(|chain| chain.key.as_str()).collect();
+            self.resumed.retain(|key| !taken.contains(key.as_str()));
+        }
         match (look.more_after, &look.claimed) {
             (Some(id), _) => self.after = id,
-            // At the table's end. What came in before it meanwhile is looked for once more.
-            (None, Some(_)) if !self.last => self.after = 0,
-            (None, None) if self.after > 0 && !self.last => self.after = 0,
+            // At the table's end.
+            (None, Some(_)) if !self.last => self.walk_again(),
+            (None, None) if self.after > self.start && !self.last => self.walk_again(),
             (None, _) => self.at_end = true,
         }
     }
