@@ -10,14 +10,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use outboxd::confirm::{Ledger, Receipt, Verdict};
-use outboxd::event::Event;
-use outboxd::outbox::{Outbox, Scope};
-use outboxd::policy::Settlement;
-
 use crate::bare::Bare;
 use crate::ground::{Ground, OUTBOXD, PAYLOAD_BYTES, QUEUE, payload};
 use crate::median;
+use crate::table::claim_and_settle;
 
 const EVENTS: usize = 50_000;
 const ROUNDS: usize = 5;
@@ -88,7 +84,8 @@ fn round(ground: &Ground) -> Figures {
     let bare = bare.publish(EVENTS);
     expect(ground, "bare publisher");
     ground.fill(EVENTS, PAYLOAD_BYTES);
-    let table = claim_and_settle(ground);
+    let batch_rows = ground.config.claim.batch_rows;
+    let table = claim_and_settle(ground, &ground.config.database, batch_rows, EVENTS);
     Figures { drain, bare, table, cpu_us_per_event: cpu * 1e6 / EVENTS as f64, peak_rss_mib }
 }
 
@@ -124,35 +121,6 @@ fn drain(ground: &Ground) -> (f64, f64, f64) {
     let seconds = started.elapsed().as_secs_f64();
     assert!(status.success(), "{status}");
     (seconds, children_cpu_seconds() - before, peak_rss_mib)
-}
-
-/// Claims and settles with one thread, every confirm at once.
-fn claim_and_settle(ground: &Ground) -> f64 {
-    let started = Instant::now();
-    let mut outbox = Outbox::new(ground.config.database.clone(), ground.config.claim.clone());
-    let (mut after, mut settled) = (0, 0);
-    loop {
-        let look = outbox
-            .claim(&Scope::Walk { after, fresh: after == 0, barred: Vec::new() }, started.elapsed())
-            .unwrap();
-        after = look.more_after.unwrap_or(0);
-        let Some(claimed) = look.claimed else { break };
-        let published = |(event, _): &(Event, _)| (event.id, Settlement::Published(receipt()));
-        let settlements = claimed.events.iter().map(published).collect();
-        settled += outbox.settle(claimed.claim, settlements).unwrap().published;
-    }
-    assert_eq!(settled, EVENTS as u64);
-    started.elapsed().as_secs_f64()
-}
-
-/// A receipt for a message that was never sent: what the table costs does not depend on it.
-fn receipt() -> Receipt {
-    let mut ledger = Ledger::default();
-    ledger.sent(());
-    match ledger.ack(1, false).pop() {
-        Some((_, Verdict::Confirmed(receipt))) => receipt,
-        other => panic!("{other:?}"),
-    }
 }
 
 /// What ended children of this process have used so far.

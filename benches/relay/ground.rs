@@ -75,6 +75,15 @@ impl Ground {
         client.batch_execute("vacuum analyze event_outbox").unwrap();
     }
 
+    /// Adds many rows of this status, with small payloads, and leaves the planner in the dark.
+    pub fn bulk(&self, rows: i64, status: &str) {
+        let sql = "insert into event_outbox (event_id, event_type, payload, created_at, status)
+             select lpad((n + coalesce((select max(id) from event_outbox), 0))::text, 26, '0'), $1, $2,
+                 clock_timestamp() - interval '1 hour', $3
+             from generate_series(1, $4::bigint) as n";
+        self.database.connect().execute(sql, &[&QUEUE, &payload(100), &status, &rows]).unwrap();
+    }
+
     /// The first event of each key has failed, and backs off for longer than anything here takes.
     pub fn fail_heads(&self) {
         let sql = "update event_outbox

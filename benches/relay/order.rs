@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use outboxd::outbox::{Outbox, Scope};
+use outboxd::outbox::Outbox;
 
 use crate::bare::Bare;
 use crate::ground::{Ground, PAYLOAD_BYTES, QUEUE, payload};
+use crate::table::walk;
 use crate::{median, promise};
 
 const ROUNDS: usize = 3;
@@ -17,9 +18,6 @@ const NO_KEY: &str = "null";
 const ONE_KEY: &str = "'hot'";
 
 pub fn measure(ground: &Ground) {
-    if std::env::var("ONLY").is_ok() {
-        return many_keys(ground);
-    }
     hot_key(ground);
     hot_key_among_others(ground);
     many_keys(ground);
@@ -106,9 +104,7 @@ fn empty_claim(ground: &Ground) -> Duration {
     let mut outbox = Outbox::new(ground.config.database.clone(), ground.config.claim.clone());
     let claim = |outbox: &mut Outbox| {
         let started = Instant::now();
-        let look = outbox
-            .claim(&Scope::Walk { after: 0, fresh: true, barred: Vec::new() }, Duration::from_secs(1))
-            .unwrap();
+        let look = outbox.claim(&walk(0), Duration::from_secs(1)).unwrap();
         assert!(look.claimed.is_none(), "{look:?}");
         started.elapsed()
     };
