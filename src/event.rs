@@ -73,7 +73,7 @@ pub struct NewEvent {
     pub event_type: String,
     /// The message's body, published byte by byte as it stands.
     pub payload: String,
-    /// Events with one key leave in the order of their rows.
+    /// Events with one key leave in the order of their rows, one at a time.
     pub ordering_key: Option<String>,
     /// A JSON object; its entries become the message's headers.
     pub headers: Option<String>,

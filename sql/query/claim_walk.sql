@@ -4,6 +4,15 @@
 -- keys, which cannot be sent now whatever else is due.
 -- Index: the partial one on (id) of unfinished rows. Locks: the rows, against other relays' claims and against
 -- changes; rows that are locked already are passed over.
+--
+-- Plan: an index scan that stops at $7 rows, whatever the statistics say (see `claim_begin`). Measured on PostgreSQL 15,
+-- two cores, for 500 rows:
+--   10,000 waiting                                        16 pages and the 500 locks    0.6 ms
+--   2 million waiting and 5 million published             17 pages and the locks        0.6 ms, never analysed or analysed
+--   the same, 200,000 of them just published, behind a
+--   snapshot from before                                  5,600 pages and the locks     27 to 33 ms
+--   the same after the snapshot's end and a vacuum        17 pages and the locks        0.6 ms
+--   behind 100,000 followers of two keys in $9            2,900 pages and the locks     27 to 29 ms
 select
     outbox.id::bigint,
     {size},

@@ -189,7 +189,7 @@ fn enqueue() -> Command {
         .next_help_heading("Event")
         .arg(
             text("event_ordering_key", "ordering-key", "KEY")
-                .help("what it belongs to; routing keys can name it"),
+                .help("events with one key leave in order; routing keys can name it"),
         )
         .arg(text("event_headers", "headers", "JSON").help("an object: the message's headers"))
         .arg(text("event_exchange", "exchange", "NAME").help("where it goes, whatever the routes say"))

@@ -17,6 +17,9 @@ use super::chain::Rest;
 /// A walk from the table's start that takes this long to find something is no matter.
 const CHEAP: Duration = Duration::from_millis(20);
 
+/// Most keys that it remembers as barred. Those beyond are found out again when the walk meets them.
+const BARRED_MAX: usize = 5000;
+
 /// Walks from the table's start get this part of the time: one in so many.
 const SHARE: u32 = 10;
 
@@ -129,7 +132,7 @@ impl Walk {
 
     /// Takes in what a look brought, and how long it took.
     pub(super) fn saw(&mut self, scope: &Scope, look: &Look, took: Duration) {
-        self.barred.extend(look.barred.iter().cloned());
+        look.barred.iter().for_each(|key| self.bar(key.clone()));
         let Scope::Walk { after, fresh, .. } = scope else {
             self.resumed.extend(look.unasked.iter().cloned());
             return;
@@ -162,11 +165,15 @@ impl Walk {
                     self.barred.remove(&key);
                     self.resumed.push_back(key);
                 }
-                Rest::Held(key) => {
-                    self.barred.insert(key);
-                }
+                Rest::Held(key) => self.bar(key),
                 Rest::Next(_) | Rest::Nothing => {}
             }
+        }
+    }
+
+    fn bar(&mut self, key: String) {
+        if self.barred.len() < BARRED_MAX {
+            self.barred.insert(key);
         }
     }
 
