@@ -29,10 +29,12 @@
 //!    ├──────────────► FAILED ────────────────────┤
 //!    │                  │ refused max_failures times
 //!    │ unsendable       ▼
-//!    ├──────────────► DEAD      waits for an operator
+//!    ├──────────────► DEAD      waits for an operator: back to WAITING, or SKIPPED
 //!    │ its time passed
 //!    └──────────────► EXPIRED   (FAILED events too)
 //! ```
+//! Events with one ordering key leave in the order of their ids, one at a time: what does not go through holds back
+//! what follows it. WAITING, FAILED, and DEAD (while [`config::OnDead::Block`] is chosen) count as not gone through.
 //!
 //! # First steps
 //! ```no_run
@@ -53,8 +55,7 @@
 //! ```
 //!
 //! # What the host must do
-//! Call it from a thread of its own, not from one that belongs to an async runtime: the database client would
-//! panic there. Build with `panic = "unwind"`: the broker client's I/O thread can panic when the broker closes a
+//! Call it from a thread of its own: it blocks. Build with `panic = "unwind"`: the broker client's I/O thread can panic when the broker closes a
 //! connection at an unlucky moment, which ends that connection and nothing else.
 
 pub mod config;

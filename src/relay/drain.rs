@@ -202,8 +202,9 @@ impl Drain<'_> {
                 Some(News::Outcome(key, outcome)) => {
                     // A process that was frozen may have lost the claim, and must not go on with its chains.
                     self.keep_claims();
-                    let next = self.note(key, outcome);
-                    self.send(next.into_iter().collect());
+                    if let Some(next) = self.note(key, outcome) {
+                        self.send(vec![next]);
+                    }
                     if self.progress.flights.iter().any(Flight::is_complete) {
                         return;
                     }
