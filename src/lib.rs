@@ -36,6 +36,9 @@
 //! Events with one ordering key leave in the order of their ids, one at a time: what does not go through holds back
 //! what follows it. WAITING, FAILED, and DEAD (while [`config::OnDead::Block`] is chosen) count as not gone through.
 //!
+//! By hand, all of it in [`outbox::Outbox`]: `retry` makes DEAD, FAILED, EXPIRED and PUBLISHED events due again, `skip`
+//! makes unfinished ones SKIPPED, and `purge`, which `run` does too where `retention` is set, deletes finished ones.
+//!
 //! # First steps
 //! ```no_run
 //! use outboxd::config::Config;

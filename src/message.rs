@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::config::Routing;
 use crate::event::{Event, Headers, Outcome, Payload};
-use crate::policy::unconfirmed_in_a_row;
+use crate::policy::may_be_duplicate;
 use crate::route;
 
 /// The longest AMQP short string, in bytes: its length is one byte on the wire.
@@ -109,7 +109,7 @@ pub fn encode(event: &Event, payload: Payload, routing: &Routing) -> Result<Mess
         None => filled(&destination.routing_key, event)?,
     };
     let mut headers = headers(&event.headers)?;
-    if unconfirmed_in_a_row(event.last_error.as_deref()) > 0 {
+    if may_be_duplicate(event.last_error.as_deref()) {
         headers.insert(POSSIBLE_DUPLICATE.into(), Value::Bool(true));
     }
     let message = Message {
@@ -404,8 +404,11 @@ mod tests {
 
     #[test]
     fn a_message_that_may_be_a_second_one_says_so() {
-        let event = Event { last_error: Some("unconfirmed x1: connection lost".into()), ..event() };
-        assert_eq!(encoded(&event).unwrap().headers.get(POSSIBLE_DUPLICATE), Some(&Value::Bool(true)));
+        for last_error in ["unconfirmed x1: connection lost", "re-sent by hand; was PUBLISHED"] {
+            let event = Event { last_error: Some(last_error.into()), ..event() };
+            let message = encoded(&event).unwrap();
+            assert_eq!(message.headers.get(POSSIBLE_DUPLICATE), Some(&Value::Bool(true)), "{last_error}");
+        }
     }
 
     #[test]

@@ -17,7 +17,13 @@ const ALONE_AFTER: u32 = 1;
 const BACKOFF_AFTER: u32 = 3;
 
 /// How `last_error` of an unconfirmed event begins; what follows is the number of such attempts in a row.
-const UNCONFIRMED: &str = "unconfirmed x";
+pub const UNCONFIRMED: &str = "unconfirmed x";
+
+/// How `last_error` of an event begins that an operator made due again.
+pub const RETRIED: &str = "retried by hand";
+
+/// The same where it was sent before: its next message may be a second one.
+pub const RESENT: &str = "re-sent by hand";
 
 /// What a row becomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +126,11 @@ pub fn goes_alone(event: &Event) -> bool {
 /// its own destination's business.
 pub fn is_risky(event: &Event) -> bool {
     goes_alone(event) && !event.last_error.as_deref().is_some_and(|text| text.contains(": no confirm "))
+}
+
+/// Whether the next message of an event may be a second one, by its `last_error`.
+pub fn may_be_duplicate(last_error: Option<&str>) -> bool {
+    unconfirmed_in_a_row(last_error) > 0 || last_error.is_some_and(|text| text.starts_with(RESENT))
 }
 
 /// How many attempts in a row ended without a confirm, by the event's `last_error`.
@@ -262,5 +273,20 @@ mod tests {
         let retry = Retry { max_failures: 1000, ..RETRY };
         assert_eq!(backoff(u32::MAX, &retry), retry.backoff_max);
         assert_eq!(backoff(0, &retry), retry.backoff_base);
+    }
+
+    #[test]
+    fn what_is_sent_again_by_hand_may_be_a_duplicate_and_does_not_go_alone() {
+        for (last_error, duplicate, alone) in [
+            (None, false, false),
+            (Some("312 NO_ROUTE"), false, false),
+            (Some("retried by hand; was DEAD: 312 NO_ROUTE"), false, false),
+            (Some("re-sent by hand; was PUBLISHED"), true, false),
+            (Some("re-sent by hand; was DEAD: unconfirmed x2: connection lost"), true, false),
+            (Some("unconfirmed x1: connection lost"), true, true),
+        ] {
+            assert_eq!(may_be_duplicate(last_error), duplicate, "{last_error:?}");
+            assert_eq!(goes_alone(&event(0, last_error)), alone, "{last_error:?}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The table: claim, settle, append, status. The only user of the `postgres` crate; decides nothing.
+//! The table: claim, settle, append, status, and what an operator does by hand. The only user of the `postgres` crate; decides nothing.
 //!
 //! A claim is one transaction. Its row locks are the lease: nobody else sends these events while it is open, a
 //! relay that dies frees them at once, and one that freezes or vanishes loses them to the server's time limits.
@@ -9,7 +9,9 @@ mod append;
 mod bytes;
 mod claim;
 mod failure;
+mod operate;
 mod order;
+mod parts;
 mod report;
 mod schema;
 mod session;
@@ -25,6 +27,11 @@ use crate::error::Result;
 
 pub use append::append;
 pub use claim::{Claim, Claimed, Look, Scope};
+pub use operate::{
+    BlockedKey, BlockedKeys, Changes, DEPTH_MAX, Deadline, Filter, KEYS_MAX, List, Listed, Listing, Moment,
+    OldSnapshot, PURGEABLE, Purge, RETRYABLE, Redrive, Reference, SKIPPABLE, Show, Shown, Skip, Standing,
+    Status, Way,
+};
 pub use order::Chain;
 pub use report::{Backlog, ServerInfo, StatusCount};
 pub use schema::{Initialised, init, schema_sql};

@@ -5,6 +5,7 @@
 
 use crate::config::{Database, OnDead, TableName};
 
+use super::parts::with_parts;
 use super::shape::PayloadType;
 
 const COLUMNS: &str = include_str!("../../sql/schema/0001_event_outbox.sql");
@@ -38,13 +39,26 @@ pub(super) struct Statements {
     pub(super) append: String,
     pub(super) counts: String,
     pub(super) backlog: String,
+    pub(super) event_ids: String,
+    pub(super) key_head: String,
+    pub(super) list: String,
+    pub(super) retry: String,
+    /// The same where WAITING would be ended by `max_age`.
+    pub(super) retry_failed: String,
+    pub(super) skip: String,
+    pub(super) purge: String,
+    pub(super) blocked_keys: String,
+    pub(super) key_blocker: String,
+    pub(super) row_lock: String,
+    pub(super) show: String,
 }
 
 impl Statements {
     pub(super) fn new(database: &Database, on_dead: OnDead, payload: PayloadType) -> Self {
         let table = quoted_table(&database.table);
         let fill = |text: &str| {
-            text.replace("{due}", &part(DUE))
+            with_parts(text)
+                .replace("{due}", &part(DUE))
                 .replace("{size}", &part(SIZE))
                 .replace("{holding}", holding(on_dead))
                 .replace("{table}", &table)
@@ -69,6 +83,17 @@ impl Statements {
             append: fill(include_str!("../../sql/query/append.sql")),
             counts: fill(include_str!("../../sql/query/counts.sql")),
             backlog: fill(include_str!("../../sql/query/backlog.sql")),
+            event_ids: fill(include_str!("../../sql/query/event_ids.sql")),
+            key_head: fill(include_str!("../../sql/query/key_head.sql")),
+            list: fill(include_str!("../../sql/query/list.sql")),
+            retry: fill(&RETRY.replace("{retried_status}", "WAITING")),
+            retry_failed: fill(&RETRY.replace("{retried_status}", "FAILED")),
+            skip: fill(include_str!("../../sql/query/skip.sql")),
+            purge: fill(include_str!("../../sql/query/purge.sql")),
+            blocked_keys: fill(include_str!("../../sql/query/blocked_keys.sql")),
+            key_blocker: fill(include_str!("../../sql/query/key_blocker.sql")),
+            row_lock: fill(include_str!("../../sql/query/row_lock.sql")),
+            show: fill(include_str!("../../sql/query/show.sql")),
         }
     }
 }
@@ -82,10 +107,13 @@ fn holding(on_dead: OnDead) -> &'static str {
 }
 
 /// A part of several statements, without its comments.
-fn part(text: &str) -> String {
+pub(super) fn part(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n")
 }
 
+const RETRY: &str = include_str!("../../sql/query/retry.sql");
+pub(super) const OLD_SNAPSHOTS: &str = include_str!("../../sql/query/old_snapshots.sql");
+pub(super) const WALK_BEGIN: &str = include_str!("../../sql/query/walk_begin.sql");
 pub(super) const TABLE_SHAPE: &str = include_str!("../../sql/query/table_shape.sql");
 pub(super) const INDEX_STATE: &str = include_str!("../../sql/query/index_state.sql");
 pub(super) const SERVER: &str = include_str!("../../sql/query/server.sql");
@@ -188,8 +216,17 @@ mod tests {
         let t = table("t");
         let schema = columns(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
         let all = format!("{statements:?}{schema}");
-        for start in ["{table", "{payload", "{claim", "{index", "{concurrently", "{due", "{size", "{holding"]
-        {
+        for start in [
+            "{table",
+            "{payload",
+            "{claim",
+            "{index",
+            "{concurrently",
+            "{due",
+            "{size",
+            "{holding",
+            "{retried",
+        ] {
             assert!(!all.contains(start), "{start}");
         }
     }

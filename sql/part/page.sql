@@ -1,0 +1,31 @@
+-- The next rows in id order, without their payloads: one page of a walk through the table.
+-- Parameters: $1 ids, or null for all; $3 a key; $9 only rows after this id; $10 at most so many rows;
+-- $12 whether only FAILED and WAITING rows are wanted, and $13 only unfinished ones of the key.
+-- Index: primary key, or where $12 or $13 says so the partial one of unfinished rows, or of keys.
+select
+    outbox.id::bigint as id,
+    outbox.event_id::text as event_id,
+    outbox.event_type::text as event_type,
+    outbox.ordering_key,
+    outbox.status,
+    outbox.created_at,
+    outbox.last_retried_at,
+    outbox.expired_at,
+    outbox.fail_count,
+    outbox.available_at,
+    outbox.published_at,
+    outbox.last_error
+from {table} as outbox
+where outbox.id > $9
+    and ($1::bigint[] is null or outbox.id = any($1))
+    and (not $12 or outbox.status in ('WAITING', 'FAILED'))
+    and (
+        not $13
+        or (
+            outbox.ordering_key is not null
+            and outbox.status in ('WAITING', 'FAILED', 'DEAD')
+            and (outbox.ordering_key collate "C") = $3
+        )
+    )
+order by outbox.id
+limit $10

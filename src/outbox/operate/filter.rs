@@ -1,0 +1,225 @@
+//! Which events an operator means.
+
+use std::fmt;
+use std::time::Duration;
+
+use postgres::types::Type;
+
+use crate::route::Pattern;
+
+use super::page::Parameters;
+
+/// An event's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Status {
+    Waiting,
+    Failed,
+    Published,
+    Dead,
+    Expired,
+    Skipped,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Waiting, Self::Failed, Self::Published, Self::Dead, Self::Expired, Self::Skipped];
+
+    /// Reads a status, in upper or lower case. `None` is any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name().eq_ignore_ascii_case(text))
+    }
+
+    /// As the table holds it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "WAITING",
+            Self::Failed => "FAILED",
+            Self::Published => "PUBLISHED",
+            Self::Dead => "DEAD",
+            Self::Expired => "EXPIRED",
+            Self::Skipped => "SKIPPED",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One event, as an operator names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// The row's number.
+    Row(i64),
+    /// The event id.
+    Event(String),
+}
+
+impl Reference {
+    /// Reads a row's number, which is digits only and within 64 bits; anything else is an event id. (A ULID of
+    /// digits alone has 26 of them.)
+    pub fn parse(text: &str) -> Self {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse() {
+            Ok(id) if digits => Self::Row(id),
+            _ => Self::Event(text.into()),
+        }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Row(id) => id.fmt(f),
+            Self::Event(id) => id.fmt(f),
+        }
+    }
+}
+
+/// Conditions that an event meets all of. The default has none, and means every event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// One of these events; none means any.
+    pub events: Vec<Reference>,
+    /// Its type matches one of these; none means any.
+    pub event_types: Vec<Pattern>,
+    /// It has this ordering key.
+    pub ordering_key: Option<String>,
+    /// It has one of these statuses; none means any, or what a command says.
+    pub statuses: Vec<Status>,
+    /// It was created at least so long ago, by the database's clock.
+    pub older_than: Option<Duration>,
+    /// It was created at most so long ago.
+    pub newer_than: Option<Duration>,
+    /// It was published at most so long ago.
+    pub published_within: Option<Duration>,
+    /// Its `last_error` contains this text. Case matters.
+    pub error: Option<String>,
+}
+
+impl Filter {
+    /// Whether it means every event.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether an index leads to the rows: of unfinished events, or of unfinished events of one key.
+    pub(super) fn index(&self) -> (bool, bool) {
+        let only = |among: &[Status]| {
+            !self.statuses.is_empty() && self.statuses.iter().all(|status| among.contains(status))
+        };
+        let by_key = self.ordering_key.is_some() && only(&[Status::Waiting, Status::Failed, Status::Dead]);
+        (!by_key && only(&[Status::Waiting, Status::Failed]), by_key)
+    }
+
+    /// The event ids among the events.
+    pub(super) fn event_ids(&self) -> Vec<String> {
+        let event_id = |event: &Reference| match event {
+            Reference::Event(id) => Some(id.clone()),
+            Reference::Row(_) => None,
+        };
+        self.events.iter().filter_map(event_id).collect()
+    }
+
+    /// The rows among the events, and those `found` for its event ids; none when the filter names no events.
+    pub(super) fn rows(&self, found: Vec<i64>) -> Option<Vec<i64>> {
+        let row = |event: &Reference| match event {
+            Reference::Row(id) => Some(*id),
+            Reference::Event(_) => None,
+        };
+        let mut rows: Vec<i64> = self.events.iter().filter_map(row).chain(found).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        (!self.events.is_empty()).then_some(rows)
+    }
+
+    /// The first eight parameters of every statement with a filter. `rows` are those of [`Filter::rows`].
+    pub(super) fn parameters(&self, rows: Option<&Vec<i64>>) -> Parameters {
+        let patterns: Vec<String> = self.event_types.iter().map(like).collect();
+        let statuses: Vec<&'static str> = self.statuses.iter().map(|status| status.name()).collect();
+        let mut parameters = Parameters::default();
+        parameters.add(rows.cloned(), Type::INT8_ARRAY);
+        parameters.add((!patterns.is_empty()).then_some(patterns), Type::TEXT_ARRAY);
+        parameters.add(self.ordering_key.clone(), Type::TEXT);
+        parameters.add((!statuses.is_empty()).then_some(statuses), Type::TEXT_ARRAY);
+        parameters.add(self.older_than.map(seconds), Type::FLOAT8);
+        parameters.add(self.newer_than.map(seconds), Type::FLOAT8);
+        parameters.add(self.published_within.map(seconds), Type::FLOAT8);
+        parameters.add(self.error.clone(), Type::TEXT);
+        parameters
+    }
+}
+
+/// The longest time that reaches the database: longer ones leave its range of times.
+const TIME_MAX: Duration = Duration::from_secs(1000 * 365 * 24 * 60 * 60);
+
+pub(super) fn seconds(time: Duration) -> f64 {
+    time.min(TIME_MAX).as_secs_f64()
+}
+
+/// A pattern of event types as one of LIKE: `*` is its `%`, and nothing else has a meaning.
+fn like(pattern: &Pattern) -> String {
+    let mut text = String::new();
+    for c in pattern.to_string().chars() {
+        match c {
+            '*' => text.push('%'),
+            '%' | '_' | '\\' => text.extend(['\\', c]),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_mean_the_same_to_the_database() {
+        for (pattern, expected) in
+            [("order.*", "order.%"), ("a_b%", r"a\_b\%"), (r"a\*", r"a\\%"), ("*", "%"), ("plain", "plain")]
+        {
+            assert_eq!(like(&Pattern::parse(pattern).unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn rows_are_told_from_events() {
+        for (text, expected) in [
+            ("7", Reference::Row(7)),
+            ("9223372036854775807", Reference::Row(i64::MAX)),
+            ("9223372036854775808", Reference::Event("9223372036854775808".into())),
+            ("+7", Reference::Event("+7".into())),
+            ("-7", Reference::Event("-7".into())),
+            ("", Reference::Event(String::new())),
+            ("01JD0000000000000000000000", Reference::Event("01JD0000000000000000000000".into())),
+        ] {
+            assert_eq!(Reference::parse(text), expected);
+        }
+    }
+
+    #[test]
+    fn only_what_an_index_holds_is_looked_for_there() {
+        use Status::{Dead, Failed, Published, Waiting};
+        let cases: [(&[Status], bool, (bool, bool)); 6] = [
+            (&[], false, (false, false)),
+            (&[], true, (false, false)),
+            (&[Waiting, Failed], false, (true, false)),
+            (&[Failed], true, (false, true)),
+            (&[Failed, Dead], false, (false, false)),
+            (&[Dead, Published], true, (false, false)),
+        ];
+        for (statuses, keyed, expected) in cases {
+            let filter = Filter {
+                statuses: statuses.into(),
+                ordering_key: keyed.then(|| "k".into()),
+                ..Filter::default()
+            };
+            assert_eq!(filter.index(), expected, "{filter:?}");
+        }
+    }
+}
