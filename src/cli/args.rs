@@ -9,6 +9,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use outboxd::config::{Group, SETTINGS, Setting, parse_duration};
 
+use super::operate::{self, Operate};
+
 /// A command line that was understood.
 #[derive(Debug)]
 pub(crate) struct Args {
@@ -21,7 +23,7 @@ pub(crate) struct Args {
 }
 
 /// What the relay is asked to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Action {
     /// Creates the outbox, or only prints the SQL that would.
     Init {
@@ -39,6 +41,8 @@ pub(crate) enum Action {
         /// As JSON.
         json: bool,
     },
+    /// Works on events by hand.
+    Operate(Operate),
 }
 
 /// The event that `enqueue` appends, as it was given.
@@ -107,7 +111,7 @@ fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
             delay: time("event_delay"),
         }),
         "status" => Action::Status { json: matches.get_flag("json") },
-        _ => return None,
+        name => Action::Operate(operate::read(name, matches)?),
     })
 }
 
@@ -136,6 +140,7 @@ fn command() -> Command {
                 .help("log what is retried, too"),
         )
         .subcommands([init(), run(), once(), enqueue(), status()])
+        .subcommands(operate::commands())
         .after_help(
             "Examples:\n  \
              outboxd init --print\n  \
@@ -203,7 +208,16 @@ fn enqueue() -> Command {
 }
 
 fn status() -> Command {
-    let names = ["database_url", "amqp_url", "table", "open_timeout", "min_age", "max_age", "max_failures"];
+    let names = [
+        "database_url",
+        "amqp_url",
+        "table",
+        "open_timeout",
+        "min_age",
+        "max_age",
+        "max_failures",
+        "on_dead",
+    ];
     settings(Command::new("status"), &names)
         .about("Say what the outbox holds and whether both servers are there")
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("print JSON"))
@@ -215,7 +229,7 @@ fn all() -> Vec<&'static str> {
 }
 
 /// The flags of these settings, under the headings of their groups.
-fn settings(command: Command, names: &[&str]) -> Command {
+pub(super) fn settings(command: Command, names: &[&str]) -> Command {
     let used = SETTINGS.iter().filter(|setting| names.contains(&setting.name));
     command.args(used.map(flag))
 }
@@ -245,7 +259,7 @@ fn heading(group: Group) -> &'static str {
     }
 }
 
-fn examples(first: &str, second: &str) -> String {
+pub(super) fn examples(first: &str, second: &str) -> String {
     format!("Examples:\n  {first}\n  {second}")
 }
 
@@ -394,7 +408,7 @@ mod tests {
 
     #[test]
     fn help_fits_a_screen() {
-        for name in ["init", "run", "once", "enqueue", "status"] {
+        for name in ["init", "run", "once", "enqueue", "status", "list", "show", "retry", "skip", "purge"] {
             let help = parsed(&[name, "--help"]).unwrap_err().to_string();
             assert!(help.lines().count() <= 50, "{help}");
             assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");

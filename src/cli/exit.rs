@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     Done,
     /// 64: the command line was not understood.
     Usage,
+    /// 66: what was asked for is not there.
+    Missing,
     /// 69: a server cannot be reached, or the broker blocks.
     Unavailable,
     /// 70: a bug.
@@ -28,6 +30,7 @@ impl Exit {
         match self {
             Self::Done => 0,
             Self::Usage => 64,
+            Self::Missing => 66,
             Self::Unavailable => 69,
             Self::Internal => 70,
             Self::Incomplete => 75,

@@ -6,6 +6,8 @@ use chrono::{SecondsFormat, Utc};
 use env_logger::{Builder, Env};
 use log::LevelFilter;
 
+use super::print;
+
 /// The clients of both servers. Their own lines say nothing that ours do not, and can hold payloads and passwords:
 /// not written, whatever `RUST_LOG` says.
 const CLIENTS: [&str; 4] = ["amiquip", "postgres", "tokio_postgres", "mio"];
@@ -21,11 +23,11 @@ pub(crate) fn start(verbose: u8) {
                 return Ok(());
             }
             let time = Utc::now().to_rfc3339_opts(SecondsFormat::Millis, true);
-            writeln!(out, "{time} {} {}", record.level(), one_line(&record.args().to_string()))
+            writeln!(out, "{time} {} {}", record.level(), print::one_line(&record.args().to_string()))
         })
         .try_init();
     if logger.is_err() {
-        super::print::error("the log was started before");
+        print::error("the log was started before");
     }
     // One line instead of a trace; where it happened is what a report of the bug needs.
     std::panic::set_hook(Box::new(|info| {
@@ -37,22 +39,12 @@ pub(crate) fn start(verbose: u8) {
     }));
 }
 
-/// Control characters as their escapes: what a row holds must not look like another line.
-fn one_line(text: &str) -> String {
-    if !text.contains(char::is_control) {
-        return text.into();
-    }
-    text.chars()
-        .flat_map(|it| if it.is_control() { it.escape_default().collect() } else { vec![it] })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_row_cannot_write_a_second_line() {
-        assert_eq!(one_line("event é \n2026 ERROR \u{1b}[31m"), "event é \\n2026 ERROR \\u{1b}[31m");
+        assert_eq!(print::one_line("event é \n2026 ERROR \u{1b}[31m"), "event é \\n2026 ERROR \\u{1b}[31m");
     }
 }

@@ -5,11 +5,13 @@ mod enqueue;
 mod exit;
 mod init;
 mod logging;
+mod operate;
 mod print;
 mod relay;
 mod settings;
 mod signals;
 mod status;
+mod trouble;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,6 +54,9 @@ fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsStrin
         Action::Once => settings::config(&args.matches, environment).map(relay::once),
         Action::Status { json } => {
             settings::config(&args.matches, environment).map(|it| status::status(it, *json))
+        }
+        Action::Operate(asked) => {
+            settings::operator(&args.matches, environment).map(|it| operate::perform(it, asked))
         }
     };
     done.unwrap_or_else(|problems| misconfigured(&problems))

@@ -14,3 +14,13 @@ pub(crate) fn line(text: impl Display) {
 pub(crate) fn error(text: impl Display) {
     let _ = writeln!(stderr(), "outboxd: {text}");
 }
+
+/// Control characters as their escapes: what a row holds must not look like another line, or move the cursor.
+pub(crate) fn one_line(text: &str) -> String {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    text.chars()
+        .flat_map(|it| if it.is_control() { it.escape_default().collect() } else { vec![it] })
+        .collect()
+}

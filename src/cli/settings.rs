@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use outboxd::config::{
-    Config, Database, Given, GivenRoute, Origin, Problem, Problems, SETTINGS, TableName, parse_toml,
+    Config, Database, Given, GivenRoute, Operator, Origin, Problem, Problems, SETTINGS, TableName, parse_toml,
 };
 
 use super::args::CONFIG;
@@ -26,6 +26,19 @@ pub(crate) fn config(
     let gathered = gather(matches, environment);
     let config = Config::from_given(&gathered.given, &gathered.routes);
     gathered.finish(config)
+}
+
+/// The configuration for a command that works on the table by hand.
+///
+/// # Errors
+/// All problems of all sources at once.
+pub(crate) fn operator(
+    matches: &ArgMatches,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Operator, Problems> {
+    let gathered = gather(matches, environment);
+    let operator = Operator::from_given(&gathered.given, &gathered.routes);
+    gathered.finish(operator)
 }
 
 /// The configuration for a command that knows no broker.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::exit::Exit;
 use super::print;
+use super::trouble::{self, Trouble};
 
 /// The statuses in the order of an event's life; others that the table holds follow.
 const STATUSES: [&str; 6] = ["WAITING", "FAILED", "DEAD", "PUBLISHED", "EXPIRED", "SKIPPED"];
@@ -34,6 +35,7 @@ struct Database {
     /// An error when the table is too large to be counted in time.
     counts: Result<Vec<StatusCount>>,
     backlog: Backlog,
+    trouble: Trouble,
 }
 
 /// Prints the status; the exit code is that of the first server in trouble.
@@ -57,7 +59,8 @@ fn look(config: Config) -> Status {
     let broker = publisher::describe_url(config.broker.url.expose());
     let mut outbox = Outbox::new(config.database, config.claim);
     let look = |outbox: &mut Outbox| {
-        Ok(Database { server: outbox.server()?, counts: outbox.counts(), backlog: outbox.backlog()? })
+        let (server, counts, backlog) = (outbox.server()?, outbox.counts(), outbox.backlog()?);
+        Ok(Database { server, counts, backlog, trouble: trouble::look(outbox) })
     };
     let seen = Session::open(&config.broker).map(|mut session| {
         let seen = Broker { info: session.broker(), alarms: session.probe() };
@@ -90,6 +93,7 @@ impl Status {
                 }
                 print::line("");
                 print_backlog(&seen.backlog, min_age);
+                seen.trouble.print();
             }
             Err(error) => {
                 print::line(format_args!("table     {}", self.table));
@@ -139,7 +143,7 @@ impl Status {
             ordered(counts).into_iter().map(|(status, count)| (status, json!(count))).collect::<Map<_, _>>()
         });
         let backlog = seen.map(|it| &it.backlog);
-        json!({
+        let mut document = json!({
             "table": self.table,
             "database": database,
             "broker": broker,
@@ -149,7 +153,11 @@ impl Status {
             "backing_off": backlog.map(|it| it.backing_off),
             "scheduled": backlog.map(|it| it.scheduled),
             "oldest_due_age_seconds": backlog.and_then(|it| it.oldest_due).map(|age| age.as_secs_f64()),
-        })
+        });
+        if let (Some(document), Some(seen)) = (document.as_object_mut(), seen) {
+            document.extend(seen.trouble.json().map(|(name, value)| (name.to_string(), value)));
+        }
+        document
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod file;
 mod given;
+mod operator;
 mod setting;
 mod value;
 
@@ -18,6 +19,7 @@ use crate::{outbox, publisher};
 pub use file::parse_toml;
 pub use given::{Given, GivenRoute, Origin, Problem, Problems};
 use given::{Keys, Reader};
+pub use operator::Operator;
 pub use setting::{Group, ROUTE_KEYS, RouteKey, SETTINGS, Setting};
 pub use value::{TableName, parse_duration};
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub interval: Duration,
     /// The longest time from the first SIGTERM to the end, 1 s to 10 min. Default: 10 s.
     pub grace: Duration,
+    /// The age at which `run` purges finished events, 1 s to 3650 days. Default: none, nothing is purged.
+    pub retention: Option<Duration>,
 }
 
 /// What the outbox is told about the database.
@@ -183,6 +187,7 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config>
     let retry = read_retry(reader);
     let interval = reader.read("interval", |text| value::duration(text, &setting::INTERVAL));
     let grace = reader.read("grace", |text| value::duration(text, &setting::GRACE));
+    let retention = read_retention(reader);
     Some(Config {
         database: database?,
         claim: claim?,
@@ -191,6 +196,7 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config>
         retry: retry?,
         interval: interval?,
         grace: grace?,
+        retention: retention?,
     })
 }
 
@@ -299,6 +305,10 @@ fn read_max_failures(reader: &mut Reader<'_>) -> Option<u32> {
 
 fn read_payload_max(reader: &mut Reader<'_>) -> Option<usize> {
     reader.read("payload_max", |text| value::size(text, &setting::PAYLOAD_MAX))
+}
+
+fn read_retention(reader: &mut Reader<'_>) -> Option<Option<Duration>> {
+    reader.read("retention", |text| value::or_none(text, |text| value::duration(text, &setting::RETENTION)))
 }
 
 /// The empty text is refused here because a driver may take it for "all defaults": the server next door.

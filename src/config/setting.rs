@@ -93,6 +93,8 @@ const MIB: usize = 1024 * KIB;
 pub(super) const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(DAY);
 pub(super) const MIN_AGE: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * DAY);
 pub(super) const MAX_AGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3650 * DAY);
+pub(super) const RETENTION: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3650 * DAY);
 pub(super) const GRACE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(10 * MINUTE);
 pub(super) const OPEN_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(5 * MINUTE);
@@ -305,6 +307,15 @@ pub const SETTINGS: &[Setting] = &[
         default: Some("10m"),
         form: "a duration from 1ms to 24h, such as 10m",
         meaning: "longest wait after any refusal",
+        placeholder: "TIME",
+        secret: false,
+        group: Group::Failures,
+    },
+    Setting {
+        name: "retention",
+        default: Some("none"),
+        form: "none, or a duration from 1s to 3650d, such as 30d",
+        meaning: "age at which finished events are purged",
         placeholder: "TIME",
         secret: false,
         group: Group::Failures,

@@ -57,7 +57,7 @@ fn the_defaults_are_those_of_the_table() {
         assert_eq!(Setting::named(name).unwrap().default, Some(value.as_str()), "{name}");
     }
     assert_eq!(config.retry.backoff_max, Duration::from_secs(600));
-    assert_eq!(config.claim.max_age, None);
+    assert_eq!((config.claim.max_age, config.retention), (None, None));
     assert_eq!(config.routing.routes, []);
     assert_eq!(config.routing.fallback.routing_key, Template::parse("{event_type}").unwrap());
     assert_eq!(config.routing.fallback.content_type, "application/json");
@@ -71,6 +71,7 @@ fn the_limits_are_those_of_the_table() {
         ("interval", "9ms", "10ms", "24h", "86400001ms"),
         ("min_age", "-1s", "0s", "30d", "2592000001ms"),
         ("max_age", "999ms", "1s", "3650d", "3651d"),
+        ("retention", "999ms", "1s", "3650d", "3651d"),
         ("grace", "999ms", "1s", "10m", "600001ms"),
         ("open_timeout", "999ms", "1s", "5m", "300001ms"),
         ("claim_max_idle", "4999ms", "5s", "1h", "3600001ms"),
@@ -248,6 +249,21 @@ fn commands_without_a_broker_look_at_their_own_settings_only() {
         Database::from_given(&unknown).unwrap_err().to_string(),
         "OUTBOXD_WORKER: unknown; did you mean OUTBOXD_WORKERS?"
     );
+}
+
+#[test]
+fn commands_by_hand_need_no_broker() {
+    let given = |more: &[(Origin, &str, &str)]| {
+        let all: Vec<Given> = more.iter().map(|(origin, name, value)| given(origin, name, value)).collect();
+        Operator::from_given(&all, &[]).map_err(|problems| problems.to_string())
+    };
+    let url = (Origin::Flag, "--database-url", DB);
+    let operator = given(&[url.clone(), (Origin::Flag, "--retention", "7d")]).unwrap();
+    assert_eq!(operator.retention, Some(Duration::from_secs(7 * 24 * 60 * 60)));
+    assert_eq!((operator.claim.min_age, operator.claim.max_failures), (Duration::from_secs(30), 3));
+    let refused = given(&[url, (Origin::Flag, "--retention", "0s")]).unwrap_err();
+    assert!(refused.starts_with("--retention \"0s\": expected none, or a duration from 1s"), "{refused}");
+    assert!(given(&[]).unwrap_err().contains("database_url"));
 }
 
 #[test]

@@ -1,0 +1,136 @@
+//! What `status` warns of, for people and for programs: blocked keys, and snapshots that hold vacuum back.
+
+use std::time::Duration;
+
+use outboxd::error::Result;
+use outboxd::outbox::{BlockedKey, BlockedKeys, DEPTH_MAX, OldSnapshot, Outbox};
+use serde_json::{Value, json};
+
+use super::print;
+
+/// A snapshot is old when vacuum had to wait for it for this long.
+const SNAPSHOT_AGE: Duration = Duration::from_secs(5 * 60);
+
+/// The same in transactions, for those whose time is not visible.
+const SNAPSHOT_TRANSACTIONS: u64 = 100_000;
+
+/// What was seen. An error says why it could not be looked at.
+pub(super) struct Trouble {
+    blocked: Result<BlockedKeys>,
+    snapshots: Result<Vec<OldSnapshot>>,
+}
+
+pub(super) fn look(outbox: &mut Outbox) -> Trouble {
+    Trouble {
+        blocked: outbox.blocked_keys(),
+        snapshots: outbox.old_snapshots(SNAPSHOT_AGE, SNAPSHOT_TRANSACTIONS),
+    }
+}
+
+impl Trouble {
+    /// Says nothing when there is none.
+    pub(super) fn print(&self) {
+        match &self.blocked {
+            Ok(keys) if keys.count == 0 => {}
+            Ok(keys) => {
+                print::line("");
+                let more = if keys.more { "+" } else { "" };
+                print::line(format_args!(
+                    "blocked keys {}{more}, each with the event that holds it back",
+                    keys.count
+                ));
+                keys.heads.iter().for_each(|head| print::line(sentence(head)));
+            }
+            Err(error) => print::line(format_args!("\nblocked keys not looked at: {error}")),
+        }
+        match &self.snapshots {
+            Ok(snapshots) => {
+                for it in snapshots {
+                    print::line(format_args!("\nwarning: {}", warning(it)));
+                }
+            }
+            Err(error) => print::line(format_args!("\nold snapshots not looked at: {error}")),
+        }
+    }
+
+    /// Two fields, null where it could not be looked at.
+    pub(super) fn json(&self) -> [(&'static str, Value); 2] {
+        let blocked = self.blocked.as_ref().ok().map(|keys| {
+            json!({
+                "count": keys.count,
+                "more": keys.more,
+                "heads": keys.heads.iter().map(head).collect::<Vec<_>>(),
+            })
+        });
+        let snapshots = self.snapshots.as_ref().ok();
+        let snapshots = snapshots.map(|all| all.iter().map(snapshot).collect::<Vec<_>>());
+        [("blocked_keys", json!(blocked)), ("old_snapshots", json!(snapshots))]
+    }
+}
+
+/// `  order-7: event 12 (01J..., order.paid) DEAD for 3h, 2 wait: 312 NO_ROUTE`
+fn sentence(head: &BlockedKey) -> String {
+    let age = head.age.map(|age| format!(" for {}", short(age))).unwrap_or_default();
+    let due = head.due_at.as_ref().map(|at| format!(", due at {at}")).unwrap_or_default();
+    print::one_line(&format!(
+        "  {}: event {} ({}, {}) {}{age}{due}, {} wait: {}",
+        head.key,
+        head.id,
+        head.event_id,
+        head.event_type,
+        head.status,
+        depth(head),
+        reason(head),
+    ))
+}
+
+fn reason(head: &BlockedKey) -> &str {
+    head.last_error.as_deref().unwrap_or(if head.status == "WAITING" {
+        "scheduled"
+    } else {
+        "no reason given"
+    })
+}
+
+fn depth(head: &BlockedKey) -> String {
+    if head.depth > DEPTH_MAX { format!("{DEPTH_MAX}+") } else { head.depth.to_string() }
+}
+
+fn head(head: &BlockedKey) -> Value {
+    json!({
+        "ordering_key": head.key,
+        "id": head.id,
+        "event_id": head.event_id,
+        "event_type": head.event_type,
+        "status": head.status,
+        "reason": reason(head),
+        "due_at": head.due_at,
+        "age_seconds": head.age.map(|age| age.as_secs_f64()),
+        "depth": head.depth.min(DEPTH_MAX),
+        "deeper": head.depth > DEPTH_MAX,
+    })
+}
+
+fn warning(it: &OldSnapshot) -> String {
+    let application = it.application.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let age = it.age.map_or("its age is not visible".into(), |age| format!("for {}", short(age)));
+    let OldSnapshot { kind, name, transactions, .. } = it;
+    print::one_line(&format!(
+        "an old snapshot keeps vacuum from removing dead rows, and the relay slows down: {kind} {name}{application}, {age}, \
+         {transactions} transactions"
+    ))
+}
+
+fn snapshot(it: &OldSnapshot) -> Value {
+    json!({
+        "kind": it.kind,
+        "name": it.name,
+        "application": it.application,
+        "age_seconds": it.age.map(|age| age.as_secs_f64()),
+        "transactions": it.transactions,
+    })
+}
+
+fn short(age: Duration) -> String {
+    humantime::format_duration(Duration::from_secs(age.as_secs())).to_string()
+}
