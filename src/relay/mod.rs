@@ -7,6 +7,7 @@ mod chain;
 mod drain;
 mod flight;
 mod health;
+mod retention;
 mod stop;
 mod walk;
 
@@ -24,6 +25,7 @@ pub use stop::Stop;
 
 use drain::{Drain, End, Progress};
 use health::{Change, Health};
+use retention::Retention;
 use walk::Walk;
 
 /// The longest wait for the broker's goodbye.
@@ -59,6 +61,7 @@ pub struct Relay {
     claims: u64,
     walk: Walk,
     health: Health,
+    retention: Retention,
 }
 
 impl Relay {
@@ -73,6 +76,7 @@ impl Relay {
             claims: 0,
             walk: Walk::new(),
             health: Health::default(),
+            retention: Retention::default(),
         }
     }
 
@@ -87,7 +91,7 @@ impl Relay {
         let mut total = Tally::default();
         let mut beat = Instant::now();
         while !stop.requested() {
-            let (tally, _, change) = self.beat(stop);
+            let (tally, stopped, change) = self.beat(stop);
             total += tally;
             if tally.claimed > 0 {
                 log::info!("{tally}");
@@ -102,6 +106,11 @@ impl Relay {
                 Some(pause) => beat.min(now + pause),
                 None => beat,
             };
+            if let Some(retention) =
+                self.config.retention.filter(|_| !stopped && self.health.trouble().is_none())
+            {
+                self.retention.purge(&mut self.outbox, retention, stop, next);
+            }
             stop.wait_until(next);
         }
         total
