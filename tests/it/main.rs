@@ -23,6 +23,7 @@ mod init;
 mod lifecycle;
 mod matrix;
 mod opening;
+mod operate;
 mod original;
 mod outcomes;
 mod payload;

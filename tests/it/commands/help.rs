@@ -6,7 +6,7 @@ use super::ends;
 
 #[test]
 fn every_command_has_its_help() {
-    for command in ["init", "run", "once", "enqueue", "status"] {
+    for command in ["init", "run", "once", "enqueue", "status", "list", "show", "retry", "skip", "purge"] {
         let help = ends(0, &[command, "--help"], &[]);
         assert!(help.stdout.contains(&format!("Usage: outboxd {command}")), "{help:?}");
         assert!(help.stdout.contains("Examples:"), "{help:?}");
@@ -18,7 +18,7 @@ fn every_command_has_its_help() {
         assert!(help.stdout.contains(&setting.variable()), "{}: {help:?}", setting.name);
     }
     let all = ends(0, &["--help"], &[]);
-    for command in ["init", "run", "once", "enqueue", "status"] {
+    for command in ["init", "run", "once", "enqueue", "status", "list", "show", "retry", "skip", "purge"] {
         assert!(all.stdout.contains(&format!("\n  {command} ")), "{command}: {all:?}");
     }
 }
