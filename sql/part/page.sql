@@ -1,7 +1,8 @@
 -- The next rows in id order, without their payloads: one page of a walk through the table.
 -- Parameters: $1 ids, or null for all; $3 a key; $9 only rows after this id; $10 at most so many rows;
--- $12 whether only FAILED and WAITING rows are wanted, and $13 only unfinished ones of the key.
--- Index: primary key, or where $12 or $13 says so the partial one of unfinished rows, or of keys.
+-- $12 1 where only WAITING and FAILED rows are wanted, 2 where only FAILED and DEAD ones; $13 whether only unfinished ones
+-- of the key are.
+-- Index: primary key, or where $12 or $13 says so the partial one of unfinished rows, of refused ones, or of keys.
 select
     outbox.id::bigint as id,
     outbox.event_id::text as event_id,
@@ -18,7 +19,8 @@ select
 from {table} as outbox
 where outbox.id > $9
     and ($1::bigint[] is null or outbox.id = any($1))
-    and (not $12 or outbox.status in ('WAITING', 'FAILED'))
+    and ($12 <> 1 or outbox.status in ('WAITING', 'FAILED'))
+    and ($12 <> 2 or outbox.status in ('FAILED', 'DEAD'))
     and (
         not $13
         or (

@@ -13,3 +13,6 @@ create index {concurrently} if not exists {index_held} on {table} ((ordering_key
     where ordering_key is not null
         and status in ('WAITING', 'FAILED', 'DEAD')
         and (status = 'DEAD' or available_at is not null);
+
+-- What an operator looks for. Written only when an event is refused.
+create index {concurrently} if not exists {index_refused} on {table} (id) where status in ('FAILED', 'DEAD');

@@ -18,7 +18,7 @@ const AUTOVACUUM: &str = include_str!("../../sql/schema/0003_autovacuum.sql");
 const IDENTIFIER_MAX: usize = 63;
 
 /// What the names of the schema's indexes end with, in the order in which it makes them.
-const INDEX_SUFFIXES: [&str; 3] = ["unfinished", "keys", "held"];
+const INDEX_SUFFIXES: [&str; 4] = ["unfinished", "keys", "held", "refused"];
 
 /// The statements for one table.
 #[derive(Debug, Clone)]

@@ -107,13 +107,20 @@ impl Filter {
         *self == Self::default()
     }
 
-    /// Whether an index leads to the rows: of unfinished events, or of unfinished events of one key.
-    pub(super) fn index(&self) -> (bool, bool) {
+    /// Which index leads to the rows: 1 that of unfinished events, 2 that of refused ones, 0 neither; and whether that of
+    /// one key's unfinished events does.
+    pub(super) fn index(&self) -> (i32, bool) {
         let only = |among: &[Status]| {
             !self.statuses.is_empty() && self.statuses.iter().all(|status| among.contains(status))
         };
         let by_key = self.ordering_key.is_some() && only(&[Status::Waiting, Status::Failed, Status::Dead]);
-        (!by_key && only(&[Status::Waiting, Status::Failed]), by_key)
+        let index = match () {
+            () if by_key => 0,
+            () if only(&[Status::Failed, Status::Dead]) => 2,
+            () if only(&[Status::Waiting, Status::Failed]) => 1,
+            () => 0,
+        };
+        (index, by_key)
     }
 
     /// The event ids among the events.
@@ -205,13 +212,13 @@ mod tests {
     #[test]
     fn only_what_an_index_holds_is_looked_for_there() {
         use Status::{Dead, Failed, Published, Waiting};
-        let cases: [(&[Status], bool, (bool, bool)); 6] = [
-            (&[], false, (false, false)),
-            (&[], true, (false, false)),
-            (&[Waiting, Failed], false, (true, false)),
-            (&[Failed], true, (false, true)),
-            (&[Failed, Dead], false, (false, false)),
-            (&[Dead, Published], true, (false, false)),
+        let cases: [(&[Status], bool, (i32, bool)); 6] = [
+            (&[], false, (0, false)),
+            (&[], true, (0, false)),
+            (&[Waiting, Failed], false, (1, false)),
+            (&[Failed], true, (0, true)),
+            (&[Failed, Dead], false, (2, false)),
+            (&[Dead, Published], true, (0, false)),
         ];
         for (statuses, keyed, expected) in cases {
             let filter = Filter {

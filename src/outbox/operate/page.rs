@@ -103,11 +103,11 @@ impl Walk {
     /// The first thirteen parameters of a step.
     pub(super) fn parameters(&self, filter: &Filter, batch: u32) -> Parameters {
         let mut parameters = filter.parameters(self.rows.as_ref());
-        let (unfinished, by_key) = filter.index();
+        let (index, by_key) = filter.index();
         parameters.add(self.after, Type::INT8);
         parameters.add(i64::from(self.page_rows), Type::INT8);
         parameters.add(i64::from(batch), Type::INT8);
-        parameters.add(unfinished, Type::BOOL);
+        parameters.add(index, Type::INT4);
         parameters.add(by_key, Type::BOOL);
         parameters
     }
