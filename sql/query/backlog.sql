@@ -1,31 +1,42 @@
 -- What the unfinished events wait for, and how long the oldest due one has been due.
--- Parameters: $1 min_age in seconds; $2 max_failures; $3 max_age in seconds, or null.
--- Index: the partial one of unfinished rows. Locks: none, so what another relay is sending counts as due.
-with unfinished as (
+-- Parameters: those of the part; $4 min_age in seconds.
+-- Index: those of the part, and the one of unfinished rows. Locks: none, so what another relay is sending counts as
+-- due.
+with held as materialized (
+    {held_keys}
+),
+unfinished as (
     select
         -- The moment at which it became due, the later of its two conditions.
         greatest(
             available_at,
-            case when status = 'WAITING' then created_at + make_interval(secs => $1) else last_retried_at end
+            case when status = 'WAITING' then created_at + make_interval(secs => $4) else last_retried_at end
         ) as due_at,
         -- To be ended unsent, whatever it waits for.
         coalesce(expired_at <= statement_timestamp(), false)
-            or coalesce(status = 'WAITING' and created_at < statement_timestamp() - make_interval(secs => $3), false)
+            or coalesce(status = 'WAITING' and created_at < statement_timestamp() - make_interval(secs => $1), false)
             or (status = 'FAILED' and coalesce(fail_count, 0) >= $2) as over,
         status = 'WAITING'
-            and created_at > statement_timestamp() - make_interval(secs => $1)
+            and created_at > statement_timestamp() - make_interval(secs => $4)
             and (available_at is null or available_at <= statement_timestamp()) as young,
         status = 'FAILED' as failed,
-        expired_at
+        -- Its key's first event is not to be had. That one itself is not due, and counts as what it is.
+        held.key is not null as held
     from {table}
+    left join held on held.key = (ordering_key collate "C")
     where status in ('WAITING', 'FAILED')
+),
+judged as (
+    select *, over or due_at is null or due_at <= statement_timestamp() as due
+    from unfinished
 )
 select
-    count(*) filter (where over or due_at is null or due_at <= statement_timestamp()),
-    count(*) filter (where not over and due_at > statement_timestamp() and young),
-    count(*) filter (where not over and due_at > statement_timestamp() and not young and failed),
-    count(*) filter (where not over and due_at > statement_timestamp() and not young and not failed),
+    count(*) filter (where due and not held),
+    count(*) filter (where not due and young),
+    count(*) filter (where not due and not young and failed),
+    count(*) filter (where not due and not young and not failed),
+    count(*) filter (where due and held),
     extract(epoch from statement_timestamp() - min(due_at) filter (
-        where due_at <= statement_timestamp() and isfinite(due_at)
+        where due_at <= statement_timestamp() and isfinite(due_at) and not held
     ))::float8
-from unfinished
+from judged

@@ -97,6 +97,7 @@ fn nothing_due(backlog: &Backlog, min_age: &str) -> String {
         (backlog.young, format!("younger than min_age {min_age}: --min-age 0s sends it now")),
         (backlog.backing_off, "failed and backing off".into()),
         (backlog.scheduled, "scheduled for later".into()),
+        (backlog.held_back, "held back by the first event of their key: outboxd status names it".into()),
         (backlog.due, "being sent by another relay".into()),
     ];
     let mut text = String::from("0 due");
@@ -112,12 +113,14 @@ mod tests {
 
     #[test]
     fn what_is_not_due_says_why() {
-        let backlog = Backlog { due: 0, young: 1, backing_off: 0, scheduled: 0, oldest_due: None };
+        let backlog =
+            Backlog { due: 0, young: 1, backing_off: 0, scheduled: 0, held_back: 0, oldest_due: None };
         assert_eq!(
             nothing_due(&backlog, "30s"),
             "0 due; 1 younger than min_age 30s: --min-age 0s sends it now"
         );
-        let backlog = Backlog { due: 4, young: 0, backing_off: 2, scheduled: 3, oldest_due: None };
+        let backlog =
+            Backlog { due: 4, young: 0, backing_off: 2, scheduled: 3, held_back: 0, oldest_due: None };
         assert_eq!(
             nothing_due(&backlog, "30s"),
             "0 due; 2 failed and backing off; 3 scheduled for later; 4 being sent by another relay"

@@ -152,6 +152,7 @@ impl Status {
             "younger_than_min_age": backlog.map(|it| it.young),
             "backing_off": backlog.map(|it| it.backing_off),
             "scheduled": backlog.map(|it| it.scheduled),
+            "held_back": backlog.map(|it| it.held_back),
             "oldest_due_age_seconds": backlog.and_then(|it| it.oldest_due).map(|age| age.as_secs_f64()),
         });
         if let (Some(document), Some(seen)) = (document.as_object_mut(), seen) {
@@ -172,6 +173,7 @@ fn print_backlog(backlog: &Backlog, min_age: &str) {
     print::line(format_args!("too young {:>10} (min_age {min_age})", backlog.young));
     print::line(format_args!("back-off  {:>10}", backlog.backing_off));
     print::line(format_args!("scheduled {:>10}", backlog.scheduled));
+    print::line(format_args!("held back {:>10}", backlog.held_back));
 }
 
 /// Every known status, those without events included, then what else the table holds.

@@ -2,7 +2,8 @@
 
 use super::sql::part;
 
-const PARTS: [(&str, &str); 5] = [
+const PARTS: [(&str, &str); 6] = [
+    ("{held_keys}", include_str!("../../sql/part/held_keys.sql")),
     ("{page}", include_str!("../../sql/part/page.sql")),
     ("{filter}", include_str!("../../sql/part/filter.sql")),
     ("{listed}", include_str!("../../sql/part/listed.sql")),
@@ -36,7 +37,9 @@ mod tests {
             text.starts_with("coalesce(") && text.contains("a.b::timestamptz") && text.contains("c::text")
         );
         assert_eq!(text.matches("strpos(").count(), 2);
-        for start in ["{time", "{column", "{page", "{filter", "{listed", "{retryable", "{finished", "--"] {
+        for start in
+            ["{time", "{column", "{page", "{filter", "{listed", "{retryable", "{finished", "{held_keys", "--"]
+        {
             assert!(!text.contains(start), "{start} in {text}");
         }
     }

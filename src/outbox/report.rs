@@ -10,7 +10,7 @@ use crate::error::Result;
 
 use super::Outbox;
 use super::sql::SERVER;
-use super::take::count;
+use super::take::{BARRED_MAX, count};
 
 /// How many events have one status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct StatusCount {
 /// What the unfinished events wait for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Backlog {
-    /// Due now, those that another relay is sending included.
+    /// May be sent now, those that another relay is sending included.
     pub due: u64,
     /// WAITING and younger than `min_age`.
     pub young: u64,
@@ -32,6 +32,8 @@ pub struct Backlog {
     pub backing_off: u64,
     /// WAITING, with a due time to come.
     pub scheduled: u64,
+    /// Due, but for an earlier event of their key that is dead, backs off or is scheduled.
+    pub held_back: u64,
     /// How long the oldest due event has been due; none when nothing is.
     pub oldest_due: Option<Duration>,
 }
@@ -67,11 +69,16 @@ impl Outbox {
         let min_age = self.claim.min_age.as_secs_f64();
         let max_age = self.claim.max_age.map(|age| age.as_secs_f64());
         let max_failures = count(self.claim.max_failures);
+        let keys_max = i32::try_from(BARRED_MAX).unwrap_or(i32::MAX);
         self.with_session(|ready| {
             let statements = Arc::clone(&ready.statements);
             ready.session.within_limits("looking at the backlog", move |client| {
-                let parameters: &[(&(dyn ToSql + Sync), Type)] =
-                    &[(&min_age, Type::FLOAT8), (&max_failures, Type::INT4), (&max_age, Type::FLOAT8)];
+                let parameters: &[(&(dyn ToSql + Sync), Type)] = &[
+                    (&max_age, Type::FLOAT8),
+                    (&max_failures, Type::INT4),
+                    (&keys_max, Type::INT4),
+                    (&min_age, Type::FLOAT8),
+                ];
                 backlog(&client.query_typed_one(&statements.backlog, parameters)?)
             })
         })
@@ -96,12 +103,13 @@ fn status_count(row: &Row) -> std::result::Result<StatusCount, postgres::Error> 
 }
 
 fn backlog(row: &Row) -> std::result::Result<Backlog, postgres::Error> {
-    let oldest_due: Option<f64> = row.try_get(4)?;
+    let oldest_due: Option<f64> = row.try_get(5)?;
     Ok(Backlog {
         due: unsigned(row.try_get(0)?),
         young: unsigned(row.try_get(1)?),
         backing_off: unsigned(row.try_get(2)?),
         scheduled: unsigned(row.try_get(3)?),
+        held_back: unsigned(row.try_get(4)?),
         oldest_due: oldest_due.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
     })
 }

@@ -17,7 +17,7 @@ use super::sql::Statements;
 use super::{Chain, Scope};
 
 /// Most keys that a walk leaves out. What is beyond is looked at, found not to be ours, and passed.
-const BARRED_MAX: usize = 5000;
+pub(super) const BARRED_MAX: usize = 5000;
 
 /// How often a walk looks again from the same row because all that it locked were followers of keys that it did not
 /// know to be barred. After that it goes on behind them.

@@ -49,8 +49,11 @@ fn everything_that_was_left_is_told_with_its_reason() {
         "created_at, available_at",
         "now() - interval '1 hour', now() + interval '1 hour'",
     );
+    let key = |status: &str| format!("'{status}', now() - interval '1 hour', 'order-7'");
+    world.insert_with("x", "{}", "status, created_at, ordering_key", &key("DEAD"));
+    world.insert_with("x", "{}", "status, created_at, ordering_key", &key("WAITING"));
     let expected = "0 due; 1 younger than min_age 30s: --min-age 0s sends it now; 1 failed and backing off; \
-        1 scheduled for later\n";
+        1 scheduled for later; 1 held back by the first event of their key: outboxd status names it\n";
     assert_eq!(world.once(&[], 0).stdout, expected);
 }
 
