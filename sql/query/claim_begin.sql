@@ -12,6 +12,8 @@ set local idle_in_transaction_session_timeout = {claim_max_idle_ms};
 set local tcp_keepalives_idle = 10;
 set local tcp_keepalives_interval = 5;
 set local tcp_keepalives_count = 3;
+set local tcp_user_timeout = '10s';
+set local time zone {time_zone};
 set local enable_sort = off;
 set local enable_bitmapscan = off;
 set local enable_hashjoin = off;

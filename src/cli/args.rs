@@ -174,7 +174,7 @@ fn enqueue() -> Command {
         Arg::new(id).long(flag).value_name(value).allow_hyphen_values(true)
     };
     let time = |id, flag| text(id, flag, "TIME").value_parser(event_time);
-    settings(Command::new("enqueue"), &["database_url", "table", "open_timeout"])
+    settings(Command::new("enqueue"), &["database_url", "table", "time_zone", "open_timeout"])
         .about("Append one event")
         .arg(
             Arg::new("event_type")
@@ -212,6 +212,7 @@ fn status() -> Command {
         "database_url",
         "amqp_url",
         "table",
+        "time_zone",
         "open_timeout",
         "min_age",
         "max_age",

@@ -18,7 +18,7 @@ pub(crate) fn run(config: Config) -> Exit {
         "outboxd {} relays {} on {} to {} every {}",
         env!("CARGO_PKG_VERSION"),
         config.database.table,
-        outbox::describe_url(config.database.url.expose()),
+        outbox::describe(&config.database),
         publisher::describe_url(config.broker.url.expose()),
         humantime::format_duration(config.interval),
     );

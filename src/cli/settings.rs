@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use outboxd::config::{
-    Config, Database, Given, GivenRoute, Operator, Origin, Problem, Problems, SETTINGS, TableName, parse_toml,
+    Config, Database, Given, GivenRoute, Operator, Origin, Problem, Problems, SETTINGS, TableName,
+    is_libpq_variable, parse_toml,
 };
 
 use super::args::CONFIG;
@@ -119,10 +120,13 @@ impl Gathered {
         &mut self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Option<PathBuf> {
-        let mut file = None;
+        let (mut file, mut home, mut passfile) = (None, None, false);
         for (name, value) in variables {
             let name = name.to_string_lossy();
-            if name == FILE_VARIABLE {
+            passfile |= name == PASSWORD_FILE_VARIABLE && !value.is_empty();
+            if name == "HOME" {
+                home = (!value.is_empty()).then(|| PathBuf::from(value));
+            } else if name == FILE_VARIABLE {
                 // An empty variable is how a unit file or a container unsets one.
                 file = (!value.is_empty()).then(|| value.into());
             } else if is_ours(&name) {
@@ -133,6 +137,12 @@ impl Gathered {
                     Err(_) => self.problems.push(Problem::new(name.escape_debug(), "is not UTF-8")),
                 }
             }
+        }
+        // As psql has it: the file is read if it is there.
+        let default = home.and_then(|home| home.join(".pgpass").into_os_string().into_string().ok());
+        if let Some(value) = default.filter(|_| !passfile) {
+            let name = PASSWORD_FILE_VARIABLE.into();
+            self.given.push(Given { name, value, origin: Origin::Environment });
         }
         file
     }
@@ -157,9 +167,14 @@ impl Gathered {
 /// The variable that names the configuration file.
 const FILE_VARIABLE: &str = "OUTBOXD_CONFIG";
 
-/// Whether a variable is a setting's, or claims to be one.
+/// The variable that names the password file.
+const PASSWORD_FILE_VARIABLE: &str = "PGPASSFILE";
+
+/// Whether a variable is a setting's, or claims to be one, or stands for a part of the database's URL.
 fn is_ours(name: &str) -> bool {
-    name.starts_with("OUTBOXD_") || SETTINGS.iter().any(|setting| setting.variable() == name)
+    name.starts_with("OUTBOXD_")
+        || is_libpq_variable(name)
+        || SETTINGS.iter().any(|setting| setting.variable() == name)
 }
 
 /// Most bytes of a configuration file; far more than one needs, and an end to `--config /dev/zero`.
@@ -294,6 +309,31 @@ mod tests {
         let missing = database(&matches(&["init"]), none()).unwrap_err();
         assert!(missing.0.iter().all(Problem::is_missing));
         assert_eq!(table(&matches(&["init", "--print"]), none()).unwrap().name, "event_outbox");
+    }
+
+    #[test]
+    fn the_variables_of_psql_stand_for_what_the_url_leaves_out() {
+        let read = |variables: &[(&str, &str)]| {
+            let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+            database(&matches(&["init"]), variables).map_err(|problems| problems.to_string())
+        };
+        let used = |database: &Database| -> Vec<(&str, String)> {
+            database.fallbacks.iter().map(|it| (it.variable(), it.value().expose().into())).collect()
+        };
+        let config =
+            read(&[("PGHOST", "h"), ("PGUSER", ""), ("HOME", "/home/app"), ("PGSERVICE", "x")]).unwrap();
+        assert_eq!(config.url.expose(), "");
+        assert_eq!(used(&config), [("PGHOST", "h".into()), ("PGPASSFILE", "/home/app/.pgpass".into())]);
+        let config = read(&[("DATABASE_URL", "postgres://h"), ("HOME", "/x"), ("PGPASSFILE", "/y")]).unwrap();
+        assert_eq!(used(&config), [("PGPASSFILE", "/y".into())]);
+        // Without a host it would be whatever runs on this machine.
+        assert!(read(&[("PGDATABASE", "app")]).unwrap_err().starts_with("database_url: missing"));
+        assert!(
+            read(&[("PGHOST", "h"), ("DATABASE_URL", "")]).unwrap_err().starts_with("DATABASE_URL: is empty")
+        );
+        let wrong = read(&[("PGHOST", "h"), ("PGPORT", "hunter2")]).unwrap_err();
+        assert!(wrong.contains("PGPORT") && !wrong.contains("hunter2"), "{wrong}");
+        assert!(read(&[("DATABASE_URL", "postgres:///app"), ("PGHOST", "h")]).is_ok());
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(crate) fn status(config: Config, as_json: bool) -> Exit {
 
 fn look(config: Config) -> Status {
     let table = config.database.table.to_string();
-    let database = outbox::describe_url(config.database.url.expose());
+    let database = outbox::describe(&config.database);
     let broker = publisher::describe_url(config.broker.url.expose());
     let mut outbox = Outbox::new(config.database, config.claim);
     let look = |outbox: &mut Outbox| {

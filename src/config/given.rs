@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::Secret;
+use super::libpq::{Fallback, is_libpq_variable};
 use super::setting::{ROUTE_KEYS, RouteKey, SETTINGS, Setting};
 
 /// One value that was given, under the name that its origin uses.
@@ -130,7 +132,7 @@ impl<'a> Reader<'a> {
     pub(super) fn new(given: &'a [Given]) -> Self {
         let mut reader = Self { given, problems: Vec::new() };
         for given in given {
-            if setting_of(given).is_none() {
+            if setting_of(given).is_none() && !is_fallback(given) {
                 let near = nearest(&given.name, SETTINGS.iter().map(|setting| setting.name))
                     .and_then(Setting::named)
                     .map(|setting| setting.spelled(&given.origin));
@@ -180,6 +182,22 @@ impl<'a> Reader<'a> {
         if let (Some(setting), Some(other)) = (Setting::named(name), Setting::named(other)) {
             self.report(Problem::new(self.describe(setting), format!("{relation} {}", self.describe(other))));
         }
+    }
+
+    /// The environment's `PG*` variables. Empty ones do not count: that is how a unit file unsets one.
+    pub(super) fn fallbacks(&self) -> Vec<Fallback> {
+        let given = self.given.iter().filter(|given| is_fallback(given) && !given.value.is_empty());
+        given.filter_map(|given| Fallback::new(&given.name, Secret::new(&given.value))).collect()
+    }
+
+    /// Whether anyone gave a value for the setting.
+    pub(super) fn is_given(&self, name: &str) -> bool {
+        self.effective(name).is_some()
+    }
+
+    /// Adds a problem.
+    pub(super) fn note(&mut self, problem: Problem) {
+        self.report(problem);
     }
 
     /// The value, unless there is a problem.
@@ -274,6 +292,11 @@ impl GivenRoute {
 
 fn setting_of(given: &Given) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.spelled(&given.origin) == given.name)
+}
+
+/// Whether it is a `PG*` variable, which stands for a part of the database's URL.
+fn is_fallback(given: &Given) -> bool {
+    given.origin == Origin::Environment && is_libpq_variable(&given.name)
 }
 
 fn unknown(subject: String, near: Option<impl fmt::Display>) -> Problem {

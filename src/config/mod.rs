@@ -6,6 +6,7 @@
 
 mod file;
 mod given;
+mod libpq;
 mod operator;
 mod setting;
 mod value;
@@ -19,6 +20,7 @@ use crate::{outbox, publisher};
 pub use file::parse_toml;
 pub use given::{Given, GivenRoute, Origin, Problem, Problems};
 use given::{Keys, Reader};
+pub use libpq::{Fallback, is_libpq_variable};
 pub use operator::Operator;
 pub use setting::{Group, ROUTE_KEYS, RouteKey, SETTINGS, Setting};
 pub use value::{TableName, parse_duration};
@@ -48,14 +50,18 @@ pub struct Config {
 /// What the outbox is told about the database.
 #[derive(Debug, Clone)]
 pub struct Database {
-    /// Where it is, and who we are there. No default.
+    /// Where it is, and who we are there; empty when the fallbacks say it all. No default.
     pub url: Secret,
+    /// What stands for the parts that the URL leaves out. Default: none.
+    pub fallbacks: Vec<Fallback>,
     /// The outbox. Default: `event_outbox`, found by the search path.
     pub table: TableName,
     /// The longest time until a session is usable, 1 s to 5 min. Default: 10 s.
     pub open_timeout: Duration,
     /// The server ends a claim whose relay does nothing for this long, 5 s to 1 h. Default: 60 s.
     pub claim_max_idle: Duration,
+    /// The zone of the table's times where its columns have none, as PostgreSQL names it. Default: the session's own.
+    pub time_zone: Option<String>,
 }
 
 /// Which events a claim takes, and its bounds.
@@ -201,12 +207,36 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config>
 }
 
 fn read_database(reader: &mut Reader<'_>) -> Option<Database> {
-    let url = reader.explained("database_url", |text| url(text, outbox::check_url));
+    let fallbacks = reader.fallbacks();
+    let url = read_database_url(reader, &fallbacks);
     let table = reader.read("table", TableName::parse);
+    let time_zone = reader.read("time_zone", |text| value::or_none(text, value::time_zone));
     let open_timeout = reader.read("open_timeout", |text| value::duration(text, &setting::OPEN_TIMEOUT));
     let claim_max_idle =
         reader.read("claim_max_idle", |text| value::duration(text, &setting::CLAIM_MAX_IDLE));
-    Some(Database { url: url?, table: table?, open_timeout: open_timeout?, claim_max_idle: claim_max_idle? })
+    Some(Database {
+        url: url?,
+        fallbacks,
+        table: table?,
+        open_timeout: open_timeout?,
+        claim_max_idle: claim_max_idle?,
+        time_zone: time_zone?,
+    })
+}
+
+/// No URL at all is fine where the environment names the host, as people know it from psql.
+fn read_database_url(reader: &mut Reader<'_>, fallbacks: &[Fallback]) -> Option<Secret> {
+    let check = |text: &str| outbox::check_url(text, fallbacks);
+    if !reader.is_given("database_url") && fallbacks.iter().any(|it| it.keyword() == "host") {
+        return match check("") {
+            Ok(()) => Some(Secret::default()),
+            Err(why) => {
+                reader.note(Problem::new("PGHOST, in place of database_url", why));
+                None
+            }
+        };
+    }
+    reader.explained("database_url", |text| url(text, check))
 }
 
 fn read_claim(reader: &mut Reader<'_>) -> Option<Claim> {
@@ -312,7 +342,7 @@ fn read_retention(reader: &mut Reader<'_>) -> Option<Option<Duration>> {
 }
 
 /// The empty text is refused here because a driver may take it for "all defaults": the server next door.
-fn url(text: &str, check: fn(&str) -> Result<(), String>) -> Result<Secret, String> {
+fn url(text: &str, check: impl Fn(&str) -> Result<(), String>) -> Result<Secret, String> {
     if text.trim().is_empty() {
         return Err("is empty".into());
     }

@@ -141,6 +141,15 @@ pub const SETTINGS: &[Setting] = &[
         group: Group::Servers,
     },
     Setting {
+        name: "time_zone",
+        default: Some("none"),
+        form: "none, or a time zone as PostgreSQL names it, such as Asia/Tokyo",
+        meaning: "zone of times that are stored without one",
+        placeholder: "ZONE",
+        secret: false,
+        group: Group::Servers,
+    },
+    Setting {
         name: "open_timeout",
         default: Some("10s"),
         form: "a duration from 1s to 5m, such as 10s",

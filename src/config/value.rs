@@ -80,6 +80,13 @@ pub(super) fn exchange(text: &str) -> Option<String> {
     (text.len() <= EXCHANGE_MAX).then(|| text.into())
 }
 
+/// The name of a time zone, in the letters that those names and POSIX's own form of them have. Whether there is such a
+/// zone, only the server knows.
+pub(super) fn time_zone(text: &str) -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_+-:,.<>".contains(&byte);
+    ((1..=NAME_MAX).contains(&text.len()) && text.bytes().all(plain)).then(|| text.into())
+}
+
 pub(super) fn content_type(text: &str) -> Option<String> {
     (1..=SHORT_STRING_MAX).contains(&text.len()).then(|| text.into())
 }
@@ -300,6 +307,23 @@ mod tests {
             [("", true), ("{event_type}", true), (&k255, true), (&k256, false), ("{key}", false)]
         {
             assert_eq!(routing_key(text).is_ok(), fits, "{text}");
+        }
+    }
+
+    #[test]
+    fn time_zones_hold_nothing_that_ends_a_literal() {
+        for text in [
+            "UTC",
+            "Asia/Tokyo",
+            "America/Argentina/Buenos_Aires",
+            "Etc/GMT+9",
+            "<+09>-9",
+            "EST5EDT,M3.2.0,M11.1.0",
+        ] {
+            assert_eq!(time_zone(text).as_deref(), Some(text));
+        }
+        for text in ["", "UTC'", "a b", "a\\b", "a;b", "Zürich", &"x".repeat(64)] {
+            assert_eq!(time_zone(text), None, "{text}");
         }
     }
 

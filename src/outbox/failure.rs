@@ -27,7 +27,10 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
                 Kind::Denied(Server::Database),
                 format!("{what} failed: the server asks for a password"),
             )
-            .with_remedy("give one in DATABASE_URL");
+            .with_remedy("give one in DATABASE_URL, PGPASSWORD or a password file");
+        }
+        if let Some(error) = tls_failure(what, &reason) {
+            return error;
         }
         let kind = if is_conversion { Kind::Internal } else { Kind::Unavailable(Server::Database) };
         return Error::new(kind, format!("{what} failed: {reason}"));
@@ -45,11 +48,44 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
         SqlState::READ_ONLY_SQL_TRANSACTION => {
             error.with_remedy("the server takes no writes; is it a standby?")
         }
+        // Names of parameters are the same in every language.
+        SqlState::INVALID_PARAMETER_VALUE if db.message().contains("TimeZone") => {
+            error.with_remedy("the server does not know the zone: check time_zone")
+        }
+        SqlState::FEATURE_NOT_SUPPORTED if is_standby(db) => {
+            Error::new(Kind::Unavailable(Server::Database), error.to_string())
+                .with_remedy("the server takes no writes; is it a standby?")
+        }
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             error.with_remedy("check user and password in DATABASE_URL")
         }
         _ => error,
     }
+}
+
+/// Why TLS could not be agreed on; none when it is something else.
+fn tls_failure(what: &str, reason: &str) -> Option<Error> {
+    let configuration = || Error::new(Kind::Configuration, format!("{what} failed: {reason}"));
+    if reason.contains("server does not support TLS") {
+        return Some(configuration().with_remedy("set ssl = on there, or ask for less with sslmode"));
+    }
+    // With TLS 1.3 the server refuses our certificate after the handshake.
+    if reason.contains(" alert ") {
+        return Some(
+            configuration()
+                .with_remedy("the server wants another client certificate: see sslcert and sslkey"),
+        );
+    }
+    if reason.contains("TLS handshake") && reason.contains("certificate") {
+        return Some(configuration().with_remedy("check the server's certificate, and sslrootcert"));
+    }
+    None
+}
+
+/// A standby refuses a transaction that is to write with the code for everything that is not supported. What names the
+/// place in its source is not translated.
+fn is_standby(db: &postgres::error::DbError) -> bool {
+    db.message().contains("recovery") || db.routine().is_some_and(|it| it.contains("check_hook"))
 }
 
 fn kind_of(code: &SqlState) -> Kind {

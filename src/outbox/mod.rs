@@ -11,7 +11,9 @@ mod claim;
 mod failure;
 mod operate;
 mod order;
+mod parameters;
 mod parts;
+mod passfile;
 mod report;
 mod schema;
 mod session;
@@ -19,10 +21,11 @@ mod settle;
 mod shape;
 mod sql;
 mod take;
+mod tls;
 
 use std::sync::Arc;
 
-use crate::config::{Claim as ClaimConfig, Database, TableName};
+use crate::config::{Claim as ClaimConfig, Database, Fallback, TableName};
 use crate::error::Result;
 
 pub use append::append;
@@ -37,6 +40,7 @@ pub use report::{Backlog, ServerInfo, StatusCount};
 pub use schema::{Initialised, init, schema_sql};
 pub use settle::LostClaim;
 
+use address::Address;
 use session::{Opening, Session};
 use sql::Statements;
 
@@ -107,22 +111,24 @@ impl Ready {
     fn open(database: &Database, claim: Option<&ClaimConfig>, opening: &mut Opening) -> Result<Self> {
         let mut session = opening.open(database)?;
         let table = database.table.clone();
-        let payload = session.call("looking at the table", move |client| shape::complete(client, &table))?;
+        let begin = session.begin();
+        let payload =
+            session.call("looking at the table", move |client| shape::complete(client, &begin, &table))?;
         let on_dead = claim.map(|it| it.on_dead).unwrap_or_default();
         let statements = Arc::new(Statements::new(database, on_dead, payload));
         Ok(Self { session, statements, rows_max: claim.map_or(1, |it| it.batch_rows) })
     }
 }
 
-/// Checks a database URL without using it.
+/// Checks a database URL without using it; the fallbacks stand for what it leaves out.
 ///
 /// # Errors
 /// What is wrong with it, without repeating any of it.
-pub fn check_url(url: &str) -> std::result::Result<(), String> {
-    address::parse(url).map(|_| ())
+pub fn check_url(url: &str, fallbacks: &[Fallback]) -> std::result::Result<(), String> {
+    Address::parse(url, fallbacks).map(|_| ())
 }
 
-/// The server that a database URL names, as `host:port/database`.
-pub fn describe_url(url: &str) -> String {
-    address::parse(url).map(|options| address::describe(&options)).unwrap_or_default()
+/// The servers that the configuration names, as `host:port/database`.
+pub fn describe(database: &Database) -> String {
+    Address::of(database).map(|address| address.to_string()).unwrap_or_default()
 }

@@ -58,14 +58,15 @@ fn create(table: &TableName) -> String {
 pub fn init(database: &Database) -> Result<Initialised> {
     let table = database.table.clone();
     let mut session = Opening::default().open(database)?;
-    session.call_for(INIT_MAX, "init", move |client| apply(client, &table))
+    let begin = session.begin();
+    session.call_for(INIT_MAX, "init", move |client| apply(client, &begin, &table))
 }
 
-fn apply(client: &mut Client, table: &TableName) -> Result<Initialised> {
+fn apply(client: &mut Client, begin: &str, table: &TableName) -> Result<Initialised> {
     let started = Instant::now();
     lock_out_other_inits(client, table, started)?;
     client.batch_execute(INIT_BEGIN).map_err(|error| failure("preparing init", &error))?;
-    let done = match shape::read(client, table)? {
+    let done = match shape::read(client, begin, table)? {
         Shape::Foreign(reasons) => return Err(shape::foreign(table, &reasons)),
         Shape::Missing => {
             let sql = if schema_exists(client, table)? { create(table) } else { schema_sql(table) };
@@ -85,7 +86,7 @@ fn apply(client: &mut Client, table: &TableName) -> Result<Initialised> {
             _ => Initialised::Completed,
         },
     };
-    shape::complete(client, table)?;
+    shape::complete(client, begin, table)?;
     for index in quoted_indexes(table) {
         if index_state(client, &index, table)? != Some((true, true)) {
             let what = format!("{index} exists and is not an index of table {table}");

@@ -5,8 +5,9 @@
 //! whoever waits for the thread has a deadline. A session that misses one is given up, and its thread is left behind
 //! until the operating system tells it that the connection is gone.
 
+use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use postgres::Client;
@@ -14,9 +15,9 @@ use postgres::Client;
 use crate::config::Database;
 use crate::error::{Error, Kind, Result, Server};
 
-use super::address::{connect, describe, options};
+use super::address::{Address, Place};
 use super::failure::failure;
-use super::sql::{LIMITS_BEGIN, READ_WRITE};
+use super::sql::{READ_WRITE, limits_begin};
 
 /// The longest wait for one call. Statements end after 15 s by the server's own limit; what takes longer is a COMMIT, or
 /// a server that does not answer at all.
@@ -25,53 +26,109 @@ const CALL_MAX: Duration = Duration::from_secs(20);
 /// Something to be done with the client.
 type Call = Box<dyn FnOnce(&mut Client) + Send>;
 
-type Opened = std::result::Result<(), postgres::Error>;
+type Opened = Result<()>;
 
-/// The opening of sessions. When one takes too long, the next try waits for the same attempt: at most one thread is
-/// left behind by a server that accepts connections and says nothing.
+/// The opening of sessions. When one takes too long, the next try waits for the same attempt: at most one thread per
+/// server of the list is left behind by servers that accept connections and say nothing.
 #[derive(Default)]
 pub(super) struct Opening {
-    attempt: Option<(Receiver<Opened>, Sender<Call>)>,
+    attempts: Vec<Attempt>,
+}
+
+/// An attempt to connect that goes on.
+struct Attempt {
+    place: Place,
+    opened: Receiver<Opened>,
+    calls: Sender<Call>,
 }
 
 impl Opening {
-    /// Opens a session within `open_timeout`.
+    /// Opens a session within `open_timeout`, on the first server of the list that can be used.
     ///
     /// # Errors
-    /// Names the server and the reason; never the URL.
+    /// Names the servers and the reasons; never the URL.
     pub(super) fn open(&mut self, database: &Database) -> Result<Session> {
-        let options = options(database)?;
-        let server = describe(&options);
-        let (opened, calls) = match self.attempt.take() {
-            Some(attempt) => attempt,
-            None => begin(options)?,
-        };
-        match opened.recv_timeout(database.open_timeout) {
-            Ok(Ok(())) => Ok(Session { calls: Some(calls) }),
-            Ok(Err(error)) => Err(failure(&format!("opening a session on database {server}"), &error)),
-            Err(RecvTimeoutError::Timeout) => {
-                self.attempt = Some((opened, calls));
-                let limit = database.open_timeout;
-                Err(Error::new(
-                    Kind::Unavailable(Server::Database),
-                    format!("opening a session on database {server} took longer than open_timeout {limit:?}"),
-                ))
+        let address = Address::of(database)?;
+        let what = format!("opening a session on database {address}");
+        let started = Instant::now();
+        let mut failures = Vec::new();
+        let count = address.places.len();
+        for (n, place) in address.places.iter().enumerate() {
+            // A server that swallows everything must leave time for those behind it.
+            let left = database.open_timeout.saturating_sub(started.elapsed());
+            let share = left / u32::try_from(count - n).unwrap_or(1);
+            let limit = address.connect_timeout.map_or(share, |it| it.min(share));
+            let named = if count == 1 { what.clone() } else { place.to_string() };
+            match self.attempt(&address, place, limit, &named) {
+                Ok(Some(calls)) => {
+                    let begin = Arc::from(limits_begin(database));
+                    return Ok(Session { calls: Some(calls), begin });
+                }
+                Ok(None) => failures.push(late(&named, limit, database.open_timeout)),
+                Err(error) => failures.push(error),
             }
-            Err(RecvTimeoutError::Disconnected) => Err(Error::new(
-                Kind::Internal,
-                format!("opening a session on database {server} ended without a result"),
-            )),
+        }
+        Err(of_all(failures, &what))
+    }
+
+    /// Tries one server; none when it took too long.
+    fn attempt(
+        &mut self,
+        address: &Address,
+        place: &Place,
+        limit: Duration,
+        what: &str,
+    ) -> Result<Option<Sender<Call>>> {
+        let attempt = match self.attempts.iter().position(|it| it.place == *place) {
+            Some(at) => self.attempts.swap_remove(at),
+            None => begin(address, place, limit, what)?,
+        };
+        match attempt.opened.recv_timeout(limit) {
+            Ok(opened) => opened.map(|()| Some(attempt.calls)),
+            Err(RecvTimeoutError::Timeout) => {
+                self.attempts.push(attempt);
+                Ok(None)
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Error::new(Kind::Internal, format!("{what} ended without a result")))
+            }
+        }
+    }
+}
+
+fn late(what: &str, limit: Duration, open_timeout: Duration) -> Error {
+    // What little the rounding and the way here took off is not worth a word.
+    let whole = limit + Duration::from_millis(500) > open_timeout;
+    let text = if whole {
+        format!("{what} took longer than open_timeout {open_timeout:?}")
+    } else {
+        format!("{what} took longer than its share of open_timeout, {:.1?}", limit)
+    };
+    Error::new(Kind::Unavailable(Server::Database), text)
+}
+
+/// One error of all servers' failures. It may pass when one of them may.
+fn of_all(mut failures: Vec<Error>, what: &str) -> Error {
+    match (failures.pop(), failures.is_empty()) {
+        (Some(only), true) => only,
+        (last, _) => {
+            failures.extend(last);
+            let decisive = failures.iter().find(|it| it.is_transient()).or(failures.first());
+            let kind = decisive.map_or(Kind::Internal, Error::kind);
+            let reasons: Vec<_> = failures.iter().map(Error::to_string).collect();
+            Error::new(kind, format!("{what} failed: {}", reasons.join("; ")))
         }
     }
 }
 
 /// Starts a session's thread. It ends, and the client with it, when nobody can call it any more.
-fn begin(options: postgres::Config) -> Result<(Receiver<Opened>, Sender<Call>)> {
+fn begin(address: &Address, place: &Place, limit: Duration, what: &str) -> Result<Attempt> {
     let (tell, opened) = bounded(1);
     let (calls, todo) = bounded::<Call>(1);
+    let (address, theirs, what) = (address.clone(), place.clone(), what.to_owned());
     thread::Builder::new()
         .name("outboxd-db".into())
-        .spawn(move || match connect(&options) {
+        .spawn(move || match address.connect(&theirs, limit, &what) {
             Ok(mut client) => {
                 let _ = tell.send(Ok(()));
                 todo.into_iter().for_each(|call| call(&mut client));
@@ -81,16 +138,23 @@ fn begin(options: postgres::Config) -> Result<(Receiver<Opened>, Sender<Call>)> 
             }
         })
         .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
-    Ok((opened, calls))
+    Ok(Attempt { place: place.clone(), opened, calls })
 }
 
 /// One session. Dropping it never blocks: the client ends on the session's own thread.
 pub(super) struct Session {
     /// None once a call took too long.
     calls: Option<Sender<Call>>,
+    /// What opens a transaction within limits.
+    begin: Arc<str>,
 }
 
 impl Session {
+    /// What opens a transaction within limits, for [`within_limits`].
+    pub(super) fn begin(&self) -> Arc<str> {
+        Arc::clone(&self.begin)
+    }
+
     /// Does `work` with the client, and waits for it.
     ///
     /// # Errors
@@ -161,8 +225,8 @@ impl Session {
         what: &str,
         work: impl FnOnce(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
     ) -> Result<T> {
-        let name = what.to_owned();
-        self.call(what, move |client| within_limits(client, &name, work))
+        let (name, begin) = (what.to_owned(), self.begin());
+        self.call(what, move |client| within_limits(client, &begin, &name, work))
     }
 }
 
@@ -172,11 +236,12 @@ impl Session {
 /// As [`Session::within_limits`].
 pub(super) fn within_limits<T>(
     client: &mut Client,
+    begin: &str,
     what: &str,
     work: impl FnOnce(&mut Client) -> std::result::Result<T, postgres::Error>,
 ) -> Result<T> {
     client
-        .batch_execute(LIMITS_BEGIN)
+        .batch_execute(begin)
         .and_then(|()| work(client))
         .and_then(|done| client.batch_execute("commit").map(|()| done))
         .map_err(|error| failure(what, &error))

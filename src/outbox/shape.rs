@@ -95,8 +95,8 @@ const OURS: &[(&str, &[&str])] = &[
 const WRITTEN: &[&str] = &["FAILED", "PUBLISHED", "DEAD", "EXPIRED"];
 
 /// Reads the table's shape, within time limits.
-pub(super) fn read(client: &mut Client, table: &TableName) -> Result<Shape> {
-    let columns = within_limits(client, "reading the table's columns", |client| {
+pub(super) fn read(client: &mut Client, begin: &str, table: &TableName) -> Result<Shape> {
+    let columns = within_limits(client, begin, "reading the table's columns", |client| {
         let rows = client.query_typed(TABLE_SHAPE, &[(&quoted_table(table), Type::TEXT)])?;
         rows.iter().map(column).collect::<std::result::Result<Vec<_>, _>>()
     })?;
@@ -116,9 +116,9 @@ fn column(row: &Row) -> std::result::Result<Column, postgres::Error> {
 ///
 /// # Errors
 /// [`Kind::Configuration`] with what is missing and what to do, when it is not.
-pub(super) fn complete(client: &mut Client, table: &TableName) -> Result<PayloadType> {
+pub(super) fn complete(client: &mut Client, begin: &str, table: &TableName) -> Result<PayloadType> {
     let error = |what: String| Error::new(Kind::Configuration, what);
-    match read(client, table)? {
+    match read(client, begin, table)? {
         Shape::Complete(payload) => Ok(payload),
         Shape::Missing => Err(error(format!("table {table} does not exist"))
             .with_remedy(format!("create it with: {}", init(table)))),

@@ -56,6 +56,7 @@ pub(super) struct Statements {
 impl Statements {
     pub(super) fn new(database: &Database, on_dead: OnDead, payload: PayloadType) -> Self {
         let table = quoted_table(&database.table);
+        let time_zone = time_zone(database);
         let fill = |text: &str| {
             with_parts(text)
                 .replace("{due}", &part(DUE))
@@ -65,6 +66,7 @@ impl Statements {
                 .replace("{payload_text}", payload.as_text())
                 .replace("{payload_parameter}", payload.parameter())
                 .replace("{claim_max_idle_ms}", &database.claim_max_idle.as_millis().to_string())
+                .replace("{time_zone}", &time_zone)
         };
         Self {
             claim_begin: fill(include_str!("../../sql/query/claim_begin.sql")),
@@ -118,11 +120,24 @@ pub(super) const TABLE_SHAPE: &str = include_str!("../../sql/query/table_shape.s
 pub(super) const INDEX_STATE: &str = include_str!("../../sql/query/index_state.sql");
 pub(super) const SERVER: &str = include_str!("../../sql/query/server.sql");
 pub(super) const INIT_LOCK: &str = include_str!("../../sql/query/init_lock.sql");
-pub(super) const LIMITS_BEGIN: &str = include_str!("../../sql/query/limits_begin.sql");
 pub(super) const READ_WRITE: &str = include_str!("../../sql/query/read_write.sql");
 pub(super) const INIT_BEGIN: &str = include_str!("../../sql/query/init_begin.sql");
 pub(super) const AUTOVACUUM_CHOSEN: &str = include_str!("../../sql/query/autovacuum_chosen.sql");
 pub(super) const SCHEMA_EXISTS: &str = include_str!("../../sql/query/schema_exists.sql");
+
+/// Opens a transaction for anything but a claim.
+pub(super) fn limits_begin(database: &Database) -> String {
+    include_str!("../../sql/query/limits_begin.sql").replace("{time_zone}", &time_zone(database))
+}
+
+/// The zone as SQL text; without one, the session's own.
+fn time_zone(database: &Database) -> String {
+    match &database.time_zone {
+        // The configuration has refused what needs an escape, which would depend on a setting of the session.
+        Some(zone) => format!("'{}'", zone.replace('\\', "").replace('\'', "''")),
+        None => "default".into(),
+    }
+}
 
 /// Creates the table, or adds the columns that it lacks.
 pub(super) fn columns(table: &TableName) -> String {
@@ -189,10 +204,25 @@ pub(super) fn quoted(identifier: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Given, Origin};
 
     fn table(text: &str) -> TableName {
         TableName::parse(text).unwrap()
+    }
+
+    fn database(time_zone: Option<&str>) -> Database {
+        let config = crate::config::Config::new("postgres://h/d", "amqp://h").unwrap();
+        Database { table: table("t"), time_zone: time_zone.map(Into::into), ..config.database }
+    }
+
+    #[test]
+    fn a_zone_is_a_literal_whatever_is_in_it() {
+        for (zone, expected) in [
+            (None, "set local time zone default"),
+            (Some("Asia/Tokyo"), "set local time zone 'Asia/Tokyo'"),
+            (Some("x\\'; drop table y"), "set local time zone 'x''; drop table y'"),
+        ] {
+            assert!(limits_begin(&database(zone)).contains(expected));
+        }
     }
 
     #[test]
@@ -208,14 +238,11 @@ mod tests {
 
     #[test]
     fn no_placeholder_is_left_in_any_statement() {
-        let given =
-            |name: &str, value: &str| Given { name: name.into(), value: value.into(), origin: Origin::Code };
-        let given = [given("database_url", "postgres://h/d"), given("table", "t")];
-        let database = Database::from_given(&given).unwrap();
-        let statements = Statements::new(&database, OnDead::Block, PayloadType::Text);
         let t = table("t");
+        let database = database(Some("Asia/Tokyo"));
+        let statements = Statements::new(&database, OnDead::Block, PayloadType::Text);
         let schema = columns(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
-        let all = format!("{statements:?}{schema}");
+        let all = format!("{statements:?}{schema}{}", limits_begin(&database));
         for start in [
             "{table",
             "{payload",
@@ -226,6 +253,7 @@ mod tests {
             "{size",
             "{holding",
             "{retried",
+            "{time",
         ] {
             assert!(!all.contains(start), "{start}");
         }
