@@ -24,6 +24,7 @@ mod take;
 mod tls;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::config::{Claim as ClaimConfig, Database, Fallback, TableName};
 use crate::error::Result;
@@ -44,6 +45,10 @@ use address::Address;
 use session::{Opening, Session};
 use sql::Statements;
 
+/// How long a session is used again. A server that is asked to shut down (smartly) waits until it is free of sessions, and
+/// one that became read-only, or whose name leads elsewhere since, is noticed when the next one is opened.
+const SESSION_LIFE: Duration = Duration::from_secs(30);
+
 /// The outbox, with the sessions that are open on it and at rest.
 pub struct Outbox {
     database: Database,
@@ -62,6 +67,7 @@ impl std::fmt::Debug for Outbox {
 struct Ready {
     session: Session,
     statements: Arc<Statements>,
+    opened: Instant,
     /// How many rows the next claim asks for: `batch_rows`, or fewer while rows are large.
     rows_max: usize,
 }
@@ -79,16 +85,22 @@ impl Outbox {
 
     /// A session: one at rest, else a new one.
     fn ready(&mut self) -> Result<Ready> {
-        match self.resting.pop() {
+        match self.rested() {
             Some(ready) => Ok(ready),
             None => Ready::open(&self.database, Some(&self.claim), &mut self.opening),
         }
     }
 
+    /// A session at rest that is not too old.
+    fn rested(&mut self) -> Option<Ready> {
+        self.resting.retain(|ready| ready.opened.elapsed() < SESSION_LIFE);
+        self.resting.pop()
+    }
+
     /// Does `work` on a session. One that was at rest may have been closed meanwhile, which shows only when it is
     /// used: then `work` is done again on a new one. It must be something that may be done twice.
     fn with_session<T>(&mut self, work: impl Fn(&mut Ready) -> Result<T>) -> Result<T> {
-        if let Some(mut ready) = self.resting.pop() {
+        if let Some(mut ready) = self.rested() {
             match work(&mut ready) {
                 Ok(done) => {
                     self.resting.push(ready);
@@ -116,7 +128,8 @@ impl Ready {
             session.call("looking at the table", move |client| shape::complete(client, &begin, &table))?;
         let on_dead = claim.map(|it| it.on_dead).unwrap_or_default();
         let statements = Arc::new(Statements::new(database, on_dead, payload));
-        Ok(Self { session, statements, rows_max: claim.map_or(1, |it| it.batch_rows) })
+        let rows_max = claim.map_or(1, |it| it.batch_rows);
+        Ok(Self { session, statements, opened: Instant::now(), rows_max })
     }
 }
 
