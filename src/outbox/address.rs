@@ -152,6 +152,14 @@ impl Address {
         Ok(Self { places, connect_timeout, options, tls, password, password_file })
     }
 
+    /// The same, with a mark on its sessions that a pooler refuses or drops; see `direct.sql`.
+    pub(super) fn marked(mut self) -> Self {
+        let options = self.options.get_options().unwrap_or_default();
+        let options = format!("{options} -c outboxd.direct=on");
+        self.options.options(options.trim());
+        self
+    }
+
     /// Connects to one of the places, on the calling thread, which may wait for longer than `limit`: that ends only
     /// the wait for a connection. `what` says what is being done, for the error.
     ///

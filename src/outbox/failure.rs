@@ -59,6 +59,12 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             error.with_remedy("check user and password in DATABASE_URL")
         }
+        // PgBouncer's own words, which are not translated.
+        _ if db.message().contains("startup parameter") => {
+            Error::new(Kind::Configuration, error.to_string()).with_remedy(
+                "a pooler refuses it: init has to reach the server directly, and for the rest leave it out of the address",
+            )
+        }
         _ => error,
     }
 }

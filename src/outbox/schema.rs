@@ -17,8 +17,8 @@ use super::failure::failure;
 use super::session::Opening;
 use super::shape::{self, Shape};
 use super::sql::{
-    AUTOVACUUM_CHOSEN, INDEX_STATE, INIT_BEGIN, INIT_LOCK, SCHEMA_EXISTS, autovacuum, columns, index_drop,
-    indexes, quoted, quoted_indexes, quoted_table, schema_create,
+    AUTOVACUUM_CHOSEN, DIRECT, INDEX_STATE, INIT_BEGIN, INIT_LOCK, SCHEMA_EXISTS, autovacuum, columns,
+    index_drop, indexes, quoted, quoted_indexes, quoted_table, schema_create,
 };
 
 /// How long `init` waits for another one, and for locks on a table in use.
@@ -57,13 +57,14 @@ fn create(table: &TableName) -> String {
 /// the table for longer than a minute.
 pub fn init(database: &Database) -> Result<Initialised> {
     let table = database.table.clone();
-    let mut session = Opening::default().open(database)?;
+    let mut session = Opening::default().open_marked(database)?;
     let begin = session.begin();
     session.call_for(INIT_MAX, "init", move |client| apply(client, &begin, &table))
 }
 
 fn apply(client: &mut Client, begin: &str, table: &TableName) -> Result<Initialised> {
     let started = Instant::now();
+    refuse_poolers(client)?;
     lock_out_other_inits(client, table, started)?;
     client.batch_execute(INIT_BEGIN).map_err(|error| failure("preparing init", &error))?;
     let done = match shape::read(client, begin, table)? {
@@ -96,6 +97,17 @@ fn apply(client: &mut Client, begin: &str, table: &TableName) -> Result<Initiali
         }
     }
     Ok(done)
+}
+
+/// Behind a transaction pooler the lock and the limits that follow would be left on a session that others use.
+fn refuse_poolers(client: &mut Client) -> Result<()> {
+    let failed = |error: postgres::Error| failure("asking whether the session is the server's own", &error);
+    let row = client.query_typed_one(DIRECT, &[]).map_err(failed)?;
+    if row.try_get(0).map_err(failed)? {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Configuration, "init reaches the database through a pooler")
+        .with_remedy("run it with an address that leads to the server directly"))
 }
 
 fn lock_out_other_inits(client: &mut Client, table: &TableName, started: Instant) -> Result<()> {

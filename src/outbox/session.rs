@@ -48,7 +48,18 @@ impl Opening {
     /// # Errors
     /// Names the servers and the reasons; never the URL.
     pub(super) fn open(&mut self, database: &Database) -> Result<Session> {
-        let address = Address::of(database)?;
+        self.open_at(&Address::of(database)?, database)
+    }
+
+    /// The same, for who must know whether a pooler is in between.
+    ///
+    /// # Errors
+    /// As [`Opening::open`].
+    pub(super) fn open_marked(&mut self, database: &Database) -> Result<Session> {
+        self.open_at(&Address::of(database)?.marked(), database)
+    }
+
+    fn open_at(&mut self, address: &Address, database: &Database) -> Result<Session> {
         let what = format!("opening a session on database {address}");
         let started = Instant::now();
         let mut failures = Vec::new();
@@ -59,7 +70,7 @@ impl Opening {
             let share = left / u32::try_from(count - n).unwrap_or(1);
             let limit = address.connect_timeout.map_or(share, |it| it.min(share));
             let named = if count == 1 { what.clone() } else { place.to_string() };
-            match self.attempt(&address, place, limit, &named) {
+            match self.attempt(address, place, limit, &named) {
                 Ok(Some(calls)) => {
                     let begin = Arc::from(limits_begin(database));
                     return Ok(Session { calls: Some(calls), begin });

@@ -120,6 +120,7 @@ pub(super) const TABLE_SHAPE: &str = include_str!("../../sql/query/table_shape.s
 pub(super) const INDEX_STATE: &str = include_str!("../../sql/query/index_state.sql");
 pub(super) const SERVER: &str = include_str!("../../sql/query/server.sql");
 pub(super) const INIT_LOCK: &str = include_str!("../../sql/query/init_lock.sql");
+pub(super) const DIRECT: &str = include_str!("../../sql/query/direct.sql");
 pub(super) const READ_WRITE: &str = include_str!("../../sql/query/read_write.sql");
 pub(super) const INIT_BEGIN: &str = include_str!("../../sql/query/init_begin.sql");
 pub(super) const AUTOVACUUM_CHOSEN: &str = include_str!("../../sql/query/autovacuum_chosen.sql");
