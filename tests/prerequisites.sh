@@ -34,6 +34,7 @@ has_rabbitmq() {
 
 has_postgres || need "the PostgreSQL server" postgresql
 has_rabbitmq || need "the RabbitMQ broker" rabbitmq-server
+has pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "the PgBouncer pooler" pgbouncer
 has cc || need "a C compiler and linker" gcc
 # The linker needs the C library's own files, which a compiler without its recommended packages lacks.
 [ -n "$(find /usr/include -maxdepth 2 -name stdio.h 2>/dev/null)" ] || need "the C library's headers" libc6-dev

@@ -12,9 +12,11 @@ use super::server::{
 };
 
 /// PostgreSQL refuses to run as root, so root hands over to the user that the package has made.
-const AS_POSTGRES: &str = "setpriv --reuid postgres --regid postgres --clear-groups";
+pub(super) const AS_POSTGRES: &str = "setpriv --reuid postgres --regid postgres --clear-groups";
 
 const READY: &str = "database system is ready to accept connections";
+
+const STANDBY_READY: &str = "database system is ready to accept read-only connections";
 
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 
@@ -99,6 +101,25 @@ impl Postgres {
         self.server.stop("INT", STOP_DEADLINE);
     }
 
+    /// Ends the server with another signal: `TERM` waits until all sessions are gone (`smart`), `QUIT` ends them as a
+    /// crash does (`immediate`).
+    pub fn stop_by(&mut self, signal: &str) {
+        self.server.stop(signal, STOP_DEADLINE);
+    }
+
+    /// A standby of this server: a copy that follows it, and takes no writes until it is promoted.
+    pub fn standby(&self) -> Postgres {
+        let started = retry_lost_ports(|| {
+            let mut server = Server::new("PostgreSQL (standby)", if is_root() { AS_POSTGRES } else { "" });
+            copy(&server, &self.binaries, self.port).map_err(Failure::Other)?;
+            let port = free_port();
+            server.start(command(&server, &self.binaries, port), STANDBY_READY)?;
+            let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+            Ok(Postgres { server, binaries: self.binaries.clone(), port, cluster: Cluster::new(url, true) })
+        });
+        started.unwrap_or_else(|message| panic!("{message}"))
+    }
+
     /// Ends the server as a crash does, with SIGKILL for all of its processes.
     pub fn kill(&mut self) {
         self.server.kill();
@@ -166,6 +187,25 @@ fn init(server: &Server, binaries: &Path, options: &PostgresOptions) -> Result<(
     written.map_err(|error| format!("cannot configure PostgreSQL: {error}"))
 }
 
+/// Copies a running server's data, and makes it a standby's.
+fn copy(server: &Server, binaries: &Path, port: u16) -> Result<(), String> {
+    let (folder, data) = (server.folder(), server.folder().join("data"));
+    if is_root() {
+        run(Command::new("chown").args(["-R", "postgres:postgres"]).arg(folder))?;
+    }
+    let mut backup = as_server_user(&binaries.join("pg_basebackup"));
+    server.guard().adopt(&mut backup);
+    backup.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "--no-sync", "-c", "fast", "-p"]);
+    run(backup.arg(port.to_string()).arg("-D").arg(&data).current_dir(folder))?;
+    // The last line of a name counts; the copy has the other server's.
+    let own = [
+        format!("unix_socket_directories = '{}'", folder.display()),
+        format!("cluster_name = '{}'", server.guard().mark()),
+    ];
+    append(&data.join("postgresql.conf"), &own.join("\n"))
+        .map_err(|error| format!("cannot configure the standby: {error}"))
+}
+
 fn command(server: &Server, binaries: &Path, port: u16) -> Command {
     let mut command = as_server_user(&binaries.join("postgres"));
     command.arg("-D").arg(server.folder().join("data")).args(["-p", &port.to_string()]);
@@ -173,7 +213,7 @@ fn command(server: &Server, binaries: &Path, port: u16) -> Command {
 }
 
 /// A command with a clean environment, run by the server's user. Messages are in English, for `READY`.
-fn as_server_user(program: &Path) -> Command {
+pub(super) fn as_server_user(program: &Path) -> Command {
     let mut command = if is_root() {
         let mut words = AS_POSTGRES.split(' ');
         let mut command = Command::new(words.next().unwrap_or_default());
@@ -186,7 +226,7 @@ fn as_server_user(program: &Path) -> Command {
     command
 }
 
-fn run(command: &mut Command) -> Result<(), String> {
+pub(super) fn run(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
