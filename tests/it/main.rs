@@ -16,6 +16,7 @@ mod world;
 mod afterwards;
 mod bulk;
 mod commands;
+mod database;
 mod due;
 mod faults;
 mod guilty;

@@ -1,5 +1,7 @@
 //! Tables as other programs made them: integer ids, columns that may be null.
 
+mod beside;
+
 use crate::harness::Servers;
 use crate::world::World;
 
