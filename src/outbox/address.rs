@@ -28,6 +28,9 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 const PORT: u16 = 5432;
 
+/// What the client says of a connection.
+type Connected = std::result::Result<Client, postgres::Error>;
+
 /// Everything that sessions are opened with.
 #[derive(Clone)]
 pub(super) struct Address {
@@ -197,19 +200,24 @@ impl Address {
         })
     }
 
-    #[cfg(feature = "tls")]
     fn connect_with(&self, options: &mut postgres::Config, place: &Place, what: &str) -> Result<Client> {
         let connected = if place.is_folder() || self.tls.mode == Mode::Disable {
             options.ssl_mode(SslMode::Disable).connect(NoTls)
         } else {
-            options.connect(postgres_native_tls::MakeTlsConnector::new(self.tls.connector()?))
+            self.connect_with_tls(options)?
         };
         connected.map_err(|error| failure(what, &error))
     }
 
+    #[cfg(feature = "tls")]
+    fn connect_with_tls(&self, options: &postgres::Config) -> Result<Connected> {
+        Ok(options.connect(postgres_native_tls::MakeTlsConnector::new(self.tls.connector()?)))
+    }
+
+    /// A build without TLS has refused every mode that insists on it.
     #[cfg(not(feature = "tls"))]
-    fn connect_with(&self, options: &mut postgres::Config, _: &Place, what: &str) -> Result<Client> {
-        options.connect(NoTls).map_err(|error| failure(what, &error))
+    fn connect_with_tls(&self, options: &postgres::Config) -> Result<Connected> {
+        Ok(options.connect(NoTls))
     }
 
     fn database(&self) -> &str {

@@ -113,7 +113,7 @@ fn late(what: &str, limit: Duration, open_timeout: Duration) -> Error {
     let text = if whole {
         format!("{what} took longer than open_timeout {open_timeout:?}")
     } else {
-        format!("{what} took longer than its share of open_timeout, {:.1?}", limit)
+        format!("{what} took longer than {limit:.1?}")
     };
     Error::new(Kind::Unavailable(Server::Database), text)
 }
