@@ -86,7 +86,6 @@ fn init_works_through_it_or_says_why_not() {
     let url = pooler().url(&database.name);
     let environment = [("DATABASE_URL", url.as_str())];
     let output = crate::harness::Proc::run(crate::world::OUTBOXD, &["init"], &environment, DEADLINE);
-    println!("{output:?}");
     let made: bool =
         database.connect().query_one("select to_regclass('event_outbox') is not null", &[]).unwrap().get(0);
     let refused = output.code == Some(78) && output.stderr.contains("directly");
