@@ -206,7 +206,14 @@ impl Address {
         } else {
             self.connect_with_tls(options)?
         };
-        connected.map_err(|error| failure(what, &error))
+        connected.map_err(|error| {
+            let error = failure(what, &error);
+            // A server that refuses our certificate says so, and closes so soon that its word may be lost.
+            if self.tls.shows_certificate() && error.is_transient() && error.to_string().contains("reset") {
+                return error.with_remedy("does the server take the certificate in sslcert?");
+            }
+            error
+        })
     }
 
     #[cfg(feature = "tls")]

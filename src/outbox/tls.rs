@@ -101,6 +101,11 @@ impl Tls {
         }
         Ok(Self { mode, root, identity, sni })
     }
+
+    /// Whether we show a certificate of ours.
+    pub(super) fn shows_certificate(&self) -> bool {
+        self.identity.is_some()
+    }
 }
 
 #[cfg(feature = "tls")]

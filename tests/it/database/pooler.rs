@@ -59,6 +59,21 @@ fn relays_behind_it_share_a_table_without_a_duplicate() {
     }
 }
 
+/// Two claims at once need two of its connections. With one, the second claim waits for the first, which is only settled
+/// when that wait is given up.
+#[test]
+fn a_pool_of_one_is_slow_and_nothing_worse() {
+    let pooler = Pooler::to(super::port(&Servers::shared().database().url), &["default_pool_size = 1"]);
+    let mut world = World::new();
+    world.database.url = pooler.url(&world.database.name);
+    let queue = world.queue();
+    world.insert_many(&queue, 10 * EVENTS);
+    let output = world.once(&["--batch-rows", "60"], 0);
+    assert!(output.stderr.contains("going on with one claim at a time"), "{output:?}");
+    assert_eq!(world.count("PUBLISHED"), 10 * EVENTS);
+    assert_eq!(world.arrivals(&queue).len() as i64, 10 * EVENTS);
+}
+
 /// The zone and the limits are the transaction's, so nothing of them stays on the server's session.
 #[test]
 fn nothing_is_left_behind_on_the_servers_sessions() {
