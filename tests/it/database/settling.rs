@@ -79,6 +79,35 @@ fn rows_that_were_decided_about_between_claim_and_settle_stay_as_they_are() {
     assert!(lines(&batch.relay, " ERROR ") <= 1, "{}", batch.relay);
 }
 
+/// What a claim and a settle need they say themselves, whatever the defaults of the database or the role are.
+#[test]
+fn stricter_defaults_of_the_database_do_not_matter() {
+    const MANY: i64 = 2_000;
+    let mut world = World::new();
+    let queue = world.queue();
+    world.insert_many(&queue, MANY);
+    let name = world.database.name.clone();
+    for (setting, value) in [
+        ("default_transaction_isolation", "serializable"),
+        ("default_transaction_read_only", "on"),
+        ("statement_timeout", "100ms"),
+        ("lock_timeout", "100ms"),
+        ("idle_in_transaction_session_timeout", "100ms"),
+        ("standard_conforming_strings", "off"),
+    ] {
+        world.client.batch_execute(&format!("alter database {name} set {setting} = '{value}'")).unwrap();
+    }
+    let options = [&RUN[..], &["--batch-rows", "50", "--time-zone", "Asia/Tokyo"]].concat();
+    let relays: Vec<_> = (0..2).map(|_| world.start(&options)).collect();
+    wait_until(&format!("all are published:\n{}", relays[0]), DEADLINE, || {
+        (world.count("PUBLISHED") == MANY).then_some(())
+    });
+    for relay in &relays {
+        assert_eq!(lines(relay, " ERROR ") + lines(relay, " WARN "), 0, "{relay}");
+    }
+    assert_eq!(world.arrivals(&queue).len() as i64, MANY);
+}
+
 /// Without a lost claim only a trigger can take a row away from a settle.
 #[test]
 fn a_row_that_the_settle_does_not_find_is_counted_as_gone() {

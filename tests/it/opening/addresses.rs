@@ -80,8 +80,8 @@ fn a_host_whose_first_address_refuses_is_reached_at_its_second() {
     check_second_address("::1", "127.0.0.1", port);
 }
 
-#[test]
-fn a_host_whose_first_address_swallows_everything_is_reached_at_its_second() {
+/// A socket of 127.0.0.2 that swallows everything, as long as the rest is held.
+fn swallowing() -> (SocketAddr, impl Sized) {
     // A backlog of one, full: further attempts are neither accepted nor refused.
     let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     full.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
@@ -92,6 +92,29 @@ fn a_host_whose_first_address_swallows_everything_is_reached_at_its_second() {
     while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, wait) {
         waiting.push(stream);
     }
+    (address, (full, waiting))
+}
+
+/// The database's client has a time limit for each address, and it must leave room for the next one.
+#[test]
+fn a_database_whose_first_address_swallows_everything_is_reached_at_its_second() {
+    let (address, _held) = swallowing();
+    let world = World::new();
+    let target = address_of(&world.database.url);
+    hand_on(SocketAddr::from(([127, 0, 0, 3], address.port())), target);
+    let names = Names::new("127.0.0.2 twofold\n127.0.0.3 twofold\n", "");
+    let url = changed(&world.database.url, |url| {
+        url.set_host(Some("twofold")).unwrap();
+        url.set_port(Some(address.port())).unwrap();
+    });
+    let environment = [("DATABASE_URL", url.as_str())];
+    let output = names.run(&[OUTBOXD, "enqueue", "x", "--open-timeout", "4s"], &environment);
+    assert_eq!(output.code, Some(0), "{output:?}");
+}
+
+#[test]
+fn a_host_whose_first_address_swallows_everything_is_reached_at_its_second() {
+    let (address, _held) = swallowing();
     let target = address_of(&World::new().amqp_url);
     hand_on(SocketAddr::from(([127, 0, 0, 3], address.port())), target);
     check_second_address("127.0.0.2", "127.0.0.3", address.port());
