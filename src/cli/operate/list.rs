@@ -22,7 +22,7 @@ pub(crate) struct List {
 }
 
 pub(super) fn command() -> Command {
-    let command = settings(Command::new("list"), &["database_url", "table", "open_timeout"])
+    let command = settings(Command::new("list"), &["database_url", "table", "time_zone", "open_timeout"])
         .about("List events, without their payloads");
     filter::flags(command, &["filter_older_than", "filter_newer_than", "filter_since"])
         .arg(

@@ -20,10 +20,11 @@ pub(crate) struct Purge {
 }
 
 pub(super) fn command() -> Command {
-    let command = settings(Command::new("purge"), &["database_url", "table", "open_timeout", "retention"])
-        .about(
-            "Delete finished events: published, expired and skipped ones, dead ones only by --status dead",
-        );
+    let command = settings(
+        Command::new("purge"),
+        &["database_url", "table", "time_zone", "open_timeout", "retention"],
+    )
+    .about("Delete finished events: published, expired and skipped ones, dead ones only by --status dead");
     let command = filter::flags(command, &["filter_older_than"]);
     filter::change_flags(command).after_help(examples(
         "outboxd purge --older-than 30d",

@@ -24,7 +24,7 @@ pub(crate) struct Retry {
 }
 
 pub(super) fn command() -> Command {
-    let names = ["database_url", "table", "open_timeout", "max_age"];
+    let names = ["database_url", "table", "time_zone", "open_timeout", "max_age"];
     let command = settings(Command::new("retry"), &names)
         .about("Make events due again: dead ones and those that back off, or as --status says");
     let command = filter::flags(command, &["filter_older_than", "filter_newer_than", "filter_since"])

@@ -23,6 +23,7 @@ pub(super) fn command() -> Command {
     let names = [
         "database_url",
         "table",
+        "time_zone",
         "open_timeout",
         "min_age",
         "max_age",

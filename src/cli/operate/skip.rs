@@ -20,8 +20,9 @@ pub(crate) struct Skip {
 }
 
 pub(super) fn command() -> Command {
-    let command = settings(Command::new("skip"), &["database_url", "table", "open_timeout", "on_dead"])
-        .about("Give unfinished events up: they are never sent");
+    let command =
+        settings(Command::new("skip"), &["database_url", "table", "time_zone", "open_timeout", "on_dead"])
+            .about("Give unfinished events up: they are never sent");
     let command = filter::flags(command, &["filter_older_than", "filter_newer_than"])
         .arg(filter::all().help_heading("Which events"))
         .arg(

@@ -152,6 +152,21 @@ fn the_backlog_is_counted_in_the_applications_zone() {
 }
 
 #[test]
+fn an_operators_filters_are_read_in_the_applications_zone() {
+    let mut world = world();
+    let queue = world.queue();
+    for age in ["1 hour", "10 seconds"] {
+        write(&mut world, "Asia/Tokyo", &queue, age, "null");
+    }
+    let listed = |zone: &str| {
+        let output = world.outboxd(&["list", "--json", "--older-than", "30m", "--time-zone", zone]);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output.stdout.matches(&queue).count()
+    };
+    assert_eq!((listed("Asia/Tokyo"), listed("UTC")), (1, 0));
+}
+
+#[test]
 fn late_confirms_are_written_in_the_applications_zone() {
     let mut world = world();
     let queue = world.queue();
