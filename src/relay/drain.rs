@@ -85,7 +85,11 @@ impl Drain<'_> {
                 self.wind_down(self.config.broker.publish_timeout.min(self.config.grace / 2));
             }
             self.claim()?;
-            if self.settle_complete() {
+            let settled = self.settle_complete();
+            self.keep_claims(TOUCH);
+            self.watch_broker();
+            if settled {
+                // There is room for another claim, before anything is waited for.
                 continue;
             }
             let progress = &mut self.progress;
@@ -94,8 +98,6 @@ impl Drain<'_> {
                 return progress.trouble.take().map_or(Ok(end), Err);
             }
             self.hear();
-            self.keep_claims();
-            self.watch_broker();
         }
     }
 
@@ -140,6 +142,9 @@ impl Drain<'_> {
         let number = *self.claims;
         // A claim that was lost, and not missed yet, left its rows to whoever claims next, also to us. They are left to
         // the flight that has them, and so is what follows them.
+        if events.iter().any(|(event, _)| self.progress.flights.iter().any(|it| it.holds(event.id))) {
+            self.keep_claims(Duration::ZERO);
+        }
         let others = &self.progress.flights;
         let is_held = |id: &i64| others.iter().any(|it| it.holds(*id));
         let (held, free): (Vec<_>, Vec<_>) = chains.into_iter().partition(|it| it.ids.iter().any(is_held));
@@ -201,7 +206,7 @@ impl Drain<'_> {
             match self.session.wait(deadline) {
                 Some(News::Outcome(key, outcome)) => {
                     // A process that was frozen may have lost the claim, and must not go on with its chains.
-                    self.keep_claims();
+                    self.keep_claims(TOUCH);
                     if let Some(next) = self.note(key, outcome) {
                         self.send(vec![next]);
                     }
@@ -249,10 +254,10 @@ impl Drain<'_> {
     }
 
     /// Keeps the open claims alive. One that is lost frees its rows, so its unsent events must not be sent.
-    fn keep_claims(&mut self) {
+    fn keep_claims(&mut self, silence: Duration) {
         let mut lost = None;
         for flight in &mut self.progress.flights {
-            if let Err(error) = flight.touch(TOUCH) {
+            if let Err(error) = flight.touch(silence) {
                 lost = Some(error);
             }
             flight.hand_back_in_time();
