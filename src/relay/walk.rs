@@ -32,7 +32,7 @@ pub(super) struct Walk {
     /// Nothing was looked for yet on this walk.
     fresh: bool,
     started: Instant,
-    /// The first event that was found since the tick began.
+    /// The first event that was found since the tick began, to be sent or not.
     found: Option<i64>,
     /// Where a walk starts that need not start at the table's start.
     floor: i64,
@@ -46,8 +46,9 @@ pub(super) struct Walk {
     resumed_first: bool,
     /// The walk has come to its end.
     at_end: bool,
-    /// Chains have landed since the walk began: their keys were passed over, and may have new events.
-    chains_landed: bool,
+    /// Claims have landed since the walk began for which it passed over events that may be had now: new ones of their
+    /// keys, and those that they had locked and could not send.
+    passed_over: bool,
     /// The table is not walked through a second time.
     last: bool,
 }
@@ -66,7 +67,7 @@ impl Walk {
             resumed: VecDeque::new(),
             resumed_first: true,
             at_end: false,
-            chains_landed: false,
+            passed_over: false,
             last: false,
         }
     }
@@ -94,7 +95,7 @@ impl Walk {
     fn walk_from(&mut self, start: i64) {
         (self.start, self.after, self.fresh, self.at_end) = (start, start, true, false);
         self.started = Instant::now();
-        self.chains_landed = false;
+        self.passed_over = false;
         self.barred.clear();
     }
 
@@ -116,7 +117,7 @@ impl Walk {
             return Some(Scope::Keys(self.resumed.drain(..keys_max.min(self.resumed.len())).collect()));
         }
         self.resumed_first = true;
-        if self.at_end && self.chains_landed && !in_flight && !self.last {
+        if self.at_end && self.passed_over && !in_flight && !self.last {
             self.walk_again();
         }
         if self.at_end {
@@ -143,7 +144,7 @@ impl Walk {
         self.fresh = false;
         if let Some(claimed) = &look.claimed {
             let first = claimed.events.iter().map(|(event, _)| event.id).min();
-            self.found = self.found.into_iter().chain(first).min();
+            self.found = self.found.into_iter().chain(first).chain(claimed.withheld).min();
             let taken: HashSet<&str> = claimed.chains.iter().map(|chain| chain.key.as_str()).collect();
             self.resumed.retain(|key| !taken.contains(key.as_str()));
         }
@@ -156,9 +157,10 @@ impl Walk {
         }
     }
 
-    /// Takes in what is left of chains whose claim was settled.
-    pub(super) fn landed(&mut self, rests: Vec<Rest>) {
-        self.chains_landed |= !rests.is_empty();
+    /// Takes in what is left of the chains of a claim that was settled, and whether it had locked events that it might
+    /// not send.
+    pub(super) fn landed(&mut self, rests: Vec<Rest>, withheld: bool) {
+        self.passed_over |= withheld || !rests.is_empty();
         for rest in rests {
             match rest {
                 Rest::Next(key) if !self.last => {
@@ -186,6 +188,6 @@ impl Walk {
 
     /// Whether everything has been seen. Only right while nothing is in flight.
     pub(super) fn is_over(&self) -> bool {
-        self.at_end && self.resumed.is_empty() && (!self.chains_landed || self.last)
+        self.at_end && self.resumed.is_empty() && (!self.passed_over || self.last)
     }
 }
