@@ -90,11 +90,13 @@ impl Flight {
     /// The message of an event, unless its end is decided without sending it.
     fn begin(
         &mut self,
-        event: Event,
+        mut event: Event,
         payload: Payload,
         chain: Option<usize>,
         config: &Config,
     ) -> Option<Job> {
+        // It may have waited here for those before it.
+        event.expires_in = event.expires_in.map(|left| left.saturating_sub(self.departed.elapsed()));
         if let Some(settlement) = policy::end(&event, &config.retry) {
             self.conclude(&event, chain, settlement, config);
             return None;
