@@ -53,6 +53,15 @@ pub(super) struct Walk {
     last: bool,
 }
 
+/// What a look brought, as far as a walk is concerned.
+struct Sight<'a> {
+    /// Of what was claimed, if there was anything: the first event, to be sent or not, and the keys.
+    claimed: Option<(Option<i64>, HashSet<&'a str>)>,
+    barred: &'a [String],
+    unasked: &'a [String],
+    more_after: Option<i64>,
+}
+
 impl Walk {
     pub(super) fn new() -> Self {
         Self {
@@ -133,22 +142,33 @@ impl Walk {
 
     /// Takes in what a look brought, and how long it took.
     pub(super) fn saw(&mut self, scope: &Scope, look: &Look, took: Duration) {
-        look.barred.iter().for_each(|key| self.bar(key.clone()));
+        let claimed = look.claimed.as_ref().map(|it| {
+            let ids = it.events.iter().map(|(event, _)| event.id);
+            let keys = it.chains.iter().map(|chain| chain.key.as_str());
+            (ids.chain(it.withheld).min(), keys.collect())
+        });
+        self.note(
+            scope,
+            Sight { claimed, barred: &look.barred, unasked: &look.unasked, more_after: look.more_after },
+            took,
+        );
+    }
+
+    fn note(&mut self, scope: &Scope, sight: Sight<'_>, took: Duration) {
+        sight.barred.iter().for_each(|key| self.bar(key.clone()));
         let Scope::Walk { after, fresh, .. } = scope else {
-            self.resumed.extend(look.unasked.iter().cloned());
+            self.resumed.extend(sight.unasked.iter().cloned());
             return;
         };
         if *fresh && *after == 0 {
             self.whole = Some((self.started, took));
         }
         self.fresh = false;
-        if let Some(claimed) = &look.claimed {
-            let first = claimed.events.iter().map(|(event, _)| event.id).min();
-            self.found = self.found.into_iter().chain(first).chain(claimed.withheld).min();
-            let taken: HashSet<&str> = claimed.chains.iter().map(|chain| chain.key.as_str()).collect();
+        if let Some((first, taken)) = &sight.claimed {
+            self.found = self.found.into_iter().chain(*first).min();
             self.resumed.retain(|key| !taken.contains(key.as_str()));
         }
-        match (look.more_after, &look.claimed) {
+        match (sight.more_after, &sight.claimed) {
             (Some(id), _) => self.after = id,
             // At the table's end.
             (None, Some(_)) if !self.last => self.walk_again(),
@@ -191,3 +211,6 @@ impl Walk {
         self.at_end && self.resumed.is_empty() && (!self.passed_over || self.last)
     }
 }
+
+#[cfg(test)]
+mod tests;
