@@ -269,6 +269,32 @@ mod tests {
     }
 
     #[test]
+    fn followers_go_only_behind_what_is_over() {
+        let mut ledger = Ledger::default();
+        ledger.sent(());
+        let (_, verdict) = ledger.ack(1, false).remove(0);
+        let Verdict::Confirmed(receipt) = verdict else { panic!("{verdict:?}") };
+        let unconfirmed = Settlement::Unconfirmed { backoff: None, reason: "why".into() };
+        let cases = [
+            // At once; and once it is written, where a dead event blocks and where it is passed over.
+            (Settlement::Published(receipt), [true, true, true]),
+            (Settlement::Expired { reason: "why".into() }, [true, true, true]),
+            (dead(3), [false, false, true]),
+            (failed(1, 30), [false, false, false]),
+            (unconfirmed, [false, false, false]),
+            (Settlement::Released, [false, false, false]),
+        ];
+        for (settlement, expected) in cases {
+            let found = [
+                frees_key(&settlement),
+                frees_key_when_written(&settlement, OnDead::Block),
+                frees_key_when_written(&settlement, OnDead::Skip),
+            ];
+            assert_eq!(found, expected, "{settlement:?}");
+        }
+    }
+
+    #[test]
     fn backoff_never_overflows() {
         let retry = Retry { max_failures: 1000, ..RETRY };
         assert_eq!(backoff(u32::MAX, &retry), retry.backoff_max);

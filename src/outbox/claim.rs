@@ -64,6 +64,9 @@ pub struct Claimed {
     pub events: Vec<(Event, Payload)>,
     /// Those of them that have a key: each key's are to be sent one after the other.
     pub chains: Vec<Chain>,
+    /// The first of the events that it has locked and may not send, if there are any. Whoever has those before them cannot
+    /// go on with them until this claim ends.
+    pub withheld: Option<i64>,
 }
 
 impl Outbox {
@@ -98,13 +101,13 @@ impl Outbox {
             take(client, &statements, &config, scope, drain_age, rows_max)
         })?;
         ready.rows_max = taken.rows_max;
-        let Taken { events, chains, barred, unasked, more_after, .. } = taken;
+        let Taken { events, chains, withheld, barred, unasked, more_after, .. } = taken;
         if events.is_empty() {
             self.resting.push(ready);
             return Ok(Look { claimed: None, barred, unasked, more_after });
         }
         let claim = Claim { ready, touched: Instant::now() };
-        Ok(Look { claimed: Some(Claimed { claim, events, chains }), barred, unasked, more_after })
+        Ok(Look { claimed: Some(Claimed { claim, events, chains, withheld }), barred, unasked, more_after })
     }
 }
 

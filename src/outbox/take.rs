@@ -28,6 +28,7 @@ const LOOKS_MAX: usize = 8;
 pub(super) struct Taken {
     pub(super) events: Vec<(Event, Payload)>,
     pub(super) chains: Vec<Chain>,
+    pub(super) withheld: Option<i64>,
     pub(super) barred: Vec<String>,
     pub(super) unasked: Vec<String>,
     pub(super) more_after: Option<i64>,
@@ -61,6 +62,7 @@ pub(super) fn take(
         if !ids.is_empty() {
             taken.events = fetch(client, statements, config, &ids)?;
             taken.chains = chains;
+            taken.withheld = rows.iter().map(|row| row.id).find(|id| ids.binary_search(id).is_err());
             return Ok(taken);
         }
         rollback(client)?;

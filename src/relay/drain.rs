@@ -137,7 +137,7 @@ impl Drain<'_> {
 
     /// Sends a claim's events on their way.
     fn depart(&mut self, claimed: Claimed) {
-        let Claimed { claim, mut events, mut chains } = claimed;
+        let Claimed { claim, mut events, mut chains, withheld } = claimed;
         *self.claims += 1;
         let number = *self.claims;
         // A claim that was lost, and not missed yet, left its rows to whoever claims next, also to us. They are left to
@@ -152,7 +152,7 @@ impl Drain<'_> {
         let left: HashSet<i64> = held.into_iter().flat_map(|it| it.ids).collect();
         events.retain(|(event, _)| !left.contains(&event.id) && !is_held(&event.id));
 
-        let mut flight = Flight::new(number, claim);
+        let mut flight = Flight::new(number, claim, withheld.is_some());
         let jobs = flight.load(events, chains, self.config);
         self.session.forget_missing();
         self.progress.flights.push(flight);
@@ -230,7 +230,7 @@ impl Drain<'_> {
         self.progress.flights = open;
         let any = !complete.is_empty();
         for flight in complete {
-            let Landed { claim, settlements, rests } = flight.land();
+            let Landed { claim, settlements, rests, withheld } = flight.land();
             let Some(claim) = claim else {
                 self.unwritten.extend(confirms(settlements));
                 continue;
@@ -242,7 +242,7 @@ impl Drain<'_> {
                     if tally.gone > 0 {
                         self.walk.be_the_last();
                     }
-                    self.walk.landed(rests);
+                    self.walk.landed(rests, withheld);
                 }
                 Err(LostClaim { error, confirmed }) => {
                     self.unwritten.extend(confirmed);

@@ -31,6 +31,7 @@ pub(super) struct Flight {
     /// Events without an outcome, and the place of the chain that they are in.
     open: HashMap<i64, (Event, Option<usize>)>,
     chains: Vec<Chain>,
+    withheld: bool,
     settlements: Vec<(i64, Settlement)>,
 }
 
@@ -41,10 +42,12 @@ pub(super) struct Landed {
     pub(super) settlements: Vec<(i64, Settlement)>,
     /// What is left of its keys.
     pub(super) rests: Vec<Rest>,
+    /// Whether the claim had locked events that it might not send.
+    pub(super) withheld: bool,
 }
 
 impl Flight {
-    pub(super) fn new(number: u64, claim: Claim) -> Self {
+    pub(super) fn new(number: u64, claim: Claim, withheld: bool) -> Self {
         Self {
             number,
             claim: Some(claim),
@@ -52,6 +55,7 @@ impl Flight {
             ids: HashSet::new(),
             open: HashMap::new(),
             chains: Vec::new(),
+            withheld,
             settlements: Vec::new(),
         }
     }
@@ -86,11 +90,13 @@ impl Flight {
     /// The message of an event, unless its end is decided without sending it.
     fn begin(
         &mut self,
-        event: Event,
+        mut event: Event,
         payload: Payload,
         chain: Option<usize>,
         config: &Config,
     ) -> Option<Job> {
+        // It may have waited here for those before it.
+        event.expires_in = event.expires_in.map(|left| left.saturating_sub(self.departed.elapsed()));
         if let Some(settlement) = policy::end(&event, &config.retry) {
             self.conclude(&event, chain, settlement, config);
             return None;
@@ -185,7 +191,7 @@ impl Flight {
 
     pub(super) fn land(self) -> Landed {
         let rests = self.chains.into_iter().map(Chain::rest).collect();
-        Landed { claim: self.claim, settlements: self.settlements, rests }
+        Landed { claim: self.claim, settlements: self.settlements, rests, withheld: self.withheld }
     }
 }
 

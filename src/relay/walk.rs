@@ -32,7 +32,7 @@ pub(super) struct Walk {
     /// Nothing was looked for yet on this walk.
     fresh: bool,
     started: Instant,
-    /// The first event that was found since the tick began.
+    /// The first event that was found since the tick began, to be sent or not.
     found: Option<i64>,
     /// Where a walk starts that need not start at the table's start.
     floor: i64,
@@ -46,10 +46,20 @@ pub(super) struct Walk {
     resumed_first: bool,
     /// The walk has come to its end.
     at_end: bool,
-    /// Chains have landed since the walk began: their keys were passed over, and may have new events.
-    chains_landed: bool,
+    /// Claims have landed since the walk began for which it passed over events that may be had now: new ones of their
+    /// keys, and those that they had locked and could not send.
+    passed_over: bool,
     /// The table is not walked through a second time.
     last: bool,
+}
+
+/// What a look brought, as far as a walk is concerned.
+struct Sight<'a> {
+    /// Of what was claimed, if there was anything: the first event, to be sent or not, and the keys.
+    claimed: Option<(Option<i64>, HashSet<&'a str>)>,
+    barred: &'a [String],
+    unasked: &'a [String],
+    more_after: Option<i64>,
 }
 
 impl Walk {
@@ -66,7 +76,7 @@ impl Walk {
             resumed: VecDeque::new(),
             resumed_first: true,
             at_end: false,
-            chains_landed: false,
+            passed_over: false,
             last: false,
         }
     }
@@ -94,7 +104,7 @@ impl Walk {
     fn walk_from(&mut self, start: i64) {
         (self.start, self.after, self.fresh, self.at_end) = (start, start, true, false);
         self.started = Instant::now();
-        self.chains_landed = false;
+        self.passed_over = false;
         self.barred.clear();
     }
 
@@ -116,7 +126,7 @@ impl Walk {
             return Some(Scope::Keys(self.resumed.drain(..keys_max.min(self.resumed.len())).collect()));
         }
         self.resumed_first = true;
-        if self.at_end && self.chains_landed && !in_flight && !self.last {
+        if self.at_end && self.passed_over && !in_flight && !self.last {
             self.walk_again();
         }
         if self.at_end {
@@ -132,22 +142,33 @@ impl Walk {
 
     /// Takes in what a look brought, and how long it took.
     pub(super) fn saw(&mut self, scope: &Scope, look: &Look, took: Duration) {
-        look.barred.iter().for_each(|key| self.bar(key.clone()));
+        let claimed = look.claimed.as_ref().map(|it| {
+            let ids = it.events.iter().map(|(event, _)| event.id);
+            let keys = it.chains.iter().map(|chain| chain.key.as_str());
+            (ids.chain(it.withheld).min(), keys.collect())
+        });
+        self.note(
+            scope,
+            Sight { claimed, barred: &look.barred, unasked: &look.unasked, more_after: look.more_after },
+            took,
+        );
+    }
+
+    fn note(&mut self, scope: &Scope, sight: Sight<'_>, took: Duration) {
+        sight.barred.iter().for_each(|key| self.bar(key.clone()));
         let Scope::Walk { after, fresh, .. } = scope else {
-            self.resumed.extend(look.unasked.iter().cloned());
+            self.resumed.extend(sight.unasked.iter().cloned());
             return;
         };
         if *fresh && *after == 0 {
             self.whole = Some((self.started, took));
         }
         self.fresh = false;
-        if let Some(claimed) = &look.claimed {
-            let first = claimed.events.iter().map(|(event, _)| event.id).min();
-            self.found = self.found.into_iter().chain(first).min();
-            let taken: HashSet<&str> = claimed.chains.iter().map(|chain| chain.key.as_str()).collect();
+        if let Some((first, taken)) = &sight.claimed {
+            self.found = self.found.into_iter().chain(*first).min();
             self.resumed.retain(|key| !taken.contains(key.as_str()));
         }
-        match (look.more_after, &look.claimed) {
+        match (sight.more_after, &sight.claimed) {
             (Some(id), _) => self.after = id,
             // At the table's end.
             (None, Some(_)) if !self.last => self.walk_again(),
@@ -156,9 +177,10 @@ impl Walk {
         }
     }
 
-    /// Takes in what is left of chains whose claim was settled.
-    pub(super) fn landed(&mut self, rests: Vec<Rest>) {
-        self.chains_landed |= !rests.is_empty();
+    /// Takes in what is left of the chains of a claim that was settled, and whether it had locked events that it might
+    /// not send.
+    pub(super) fn landed(&mut self, rests: Vec<Rest>, withheld: bool) {
+        self.passed_over |= withheld || !rests.is_empty();
         for rest in rests {
             match rest {
                 Rest::Next(key) if !self.last => {
@@ -186,6 +208,9 @@ impl Walk {
 
     /// Whether everything has been seen. Only right while nothing is in flight.
     pub(super) fn is_over(&self) -> bool {
-        self.at_end && self.resumed.is_empty() && (!self.chains_landed || self.last)
+        self.at_end && self.resumed.is_empty() && (!self.passed_over || self.last)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,7 @@ mod lifecycle;
 mod matrix;
 mod opening;
 mod operate;
+mod order;
 mod original;
 mod outcomes;
 mod payload;
