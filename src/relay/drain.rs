@@ -16,7 +16,7 @@ use crate::publisher::{Job, Key, News, Session, State, blocked, lost};
 
 use super::Stop;
 use super::flight::{Flight, Landed, confirms};
-use super::walk::Walk;
+use super::source::Source;
 
 /// Claims on their way at once, and those of them that keep the workers busy.
 const FLIGHTS_MAX: usize = 4;
@@ -35,7 +35,7 @@ pub(super) struct Drain<'a> {
     pub(super) session: &'a mut Session,
     pub(super) unwritten: &'a mut Vec<(i64, Receipt)>,
     pub(super) claims: &'a mut u64,
-    pub(super) walk: &'a mut Walk,
+    pub(super) source: &'a mut dyn Source,
     pub(super) tally: Tally,
     pub(super) progress: Progress,
 }
@@ -78,7 +78,7 @@ impl Drain<'_> {
     /// If the process dies in here, the server rolls back the open claims: their events are due again, and those
     /// that the broker had taken arrive twice.
     pub(super) fn run(&mut self, stop: &Stop) -> Result<End> {
-        self.walk.begin();
+        self.source.begin();
         loop {
             if stop.requested() {
                 // The confirms of what is sent get half the grace; settling and closing need the rest.
@@ -93,8 +93,8 @@ impl Drain<'_> {
                 continue;
             }
             let progress = &mut self.progress;
-            if progress.flights.is_empty() && (self.walk.is_over() || progress.winding_down.is_some()) {
-                let end = if self.walk.is_over() { End::NothingDue } else { End::Stopped };
+            if progress.flights.is_empty() && (self.source.is_over() || progress.winding_down.is_some()) {
+                let end = if self.source.is_over() { End::NothingDue } else { End::Stopped };
                 return progress.trouble.take().map_or(Ok(end), Err);
             }
             self.hear();
@@ -107,12 +107,12 @@ impl Drain<'_> {
             let flights = &self.progress.flights;
             let busy: Vec<_> = flights.iter().flat_map(Flight::keys).map(str::to_owned).collect();
             let (in_flight, keys_max) = (!flights.is_empty(), self.config.claim.batch_rows);
-            let next = self.walk.next(self.config.interval, keys_max, in_flight, busy);
+            let next = self.source.next(self.config.interval, keys_max, in_flight, busy);
             let Some(scope) = next else { break };
             let began = Instant::now();
             match self.outbox.claim(&scope, self.progress.started.elapsed()) {
                 Ok(look) => {
-                    self.walk.saw(&scope, &look, began.elapsed());
+                    self.source.saw(&scope, &look, began.elapsed());
                     if let Some(claimed) = look.claimed {
                         self.depart(claimed);
                     }
@@ -154,6 +154,7 @@ impl Drain<'_> {
 
         let mut flight = Flight::new(number, claim, withheld.is_some());
         let jobs = flight.load(events, chains, self.config);
+        flight.news().for_each(|(event, settlement)| self.source.decided(event, settlement));
         self.session.forget_missing();
         self.progress.flights.push(flight);
         self.send(jobs);
@@ -184,7 +185,9 @@ impl Drain<'_> {
     /// Notes an outcome with its flight; the message that may be sent after it.
     fn note(&mut self, key: Key, outcome: Outcome) -> Option<Job> {
         let flight = self.progress.flights.iter_mut().find(|it| it.number == key.claim)?;
-        flight.note(key.id, outcome, self.config)
+        let next = flight.note(key.id, outcome, self.config);
+        flight.news().for_each(|(event, settlement)| self.source.decided(event, settlement));
+        next
     }
 
     /// Whether the job's exchange is there; the event's outcome when not.
@@ -240,9 +243,9 @@ impl Drain<'_> {
                 Ok(tally) => {
                     self.tally += Tally { claimed, ..tally };
                     if tally.gone > 0 {
-                        self.walk.be_the_last();
+                        self.source.be_the_last();
                     }
-                    self.walk.landed(rests, withheld);
+                    self.source.landed(rests, withheld);
                 }
                 Err(LostClaim { error, confirmed }) => {
                     self.unwritten.extend(confirmed);

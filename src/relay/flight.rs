@@ -32,7 +32,9 @@ pub(super) struct Flight {
     open: HashMap<i64, (Event, Option<usize>)>,
     chains: Vec<Chain>,
     withheld: bool,
-    settlements: Vec<(i64, Settlement)>,
+    settlements: Vec<(Event, Settlement)>,
+    /// How many of them were told already.
+    told: usize,
 }
 
 /// A flight whose events all have their outcome.
@@ -57,6 +59,7 @@ impl Flight {
             chains: Vec::new(),
             withheld,
             settlements: Vec::new(),
+            told: 0,
         }
     }
 
@@ -98,7 +101,7 @@ impl Flight {
         // It may have waited here for those before it.
         event.expires_in = event.expires_in.map(|left| left.saturating_sub(self.departed.elapsed()));
         if let Some(settlement) = policy::end(&event, &config.retry) {
-            self.conclude(&event, chain, settlement, config);
+            self.conclude(event, chain, settlement, config);
             return None;
         }
         match message::encode(&event, payload, &config.routing) {
@@ -111,7 +114,7 @@ impl Flight {
             }
             Err(outcome) => {
                 let settlement = policy::settlement(&event, outcome, &config.retry);
-                self.conclude(&event, chain, settlement, config);
+                self.conclude(event, chain, settlement, config);
                 None
             }
         }
@@ -131,17 +134,23 @@ impl Flight {
     pub(super) fn note(&mut self, id: i64, outcome: Outcome, config: &Config) -> Option<Job> {
         let (event, chain) = self.open.remove(&id)?;
         let settlement = policy::settlement(&event, outcome, &config.retry);
-        self.conclude(&event, chain, settlement, config);
+        self.conclude(event, chain, settlement, config);
         self.advance(chain?, config)
     }
 
-    fn conclude(&mut self, event: &Event, chain: Option<usize>, settlement: Settlement, config: &Config) {
-        log_settlement(event, &settlement);
+    fn conclude(&mut self, event: Event, chain: Option<usize>, settlement: Settlement, config: &Config) {
+        log_settlement(&event, &settlement);
         let chain = chain.and_then(|place| self.chains.get_mut(place));
         if let Some(chain) = chain.filter(|_| !policy::frees_key(&settlement)) {
             chain.stop(policy::frees_key_when_written(&settlement, config.claim.on_dead));
         }
-        self.settlements.push((event.id, settlement));
+        self.settlements.push((event, settlement));
+    }
+
+    /// What became of its events since it was last asked.
+    pub(super) fn news(&mut self) -> impl Iterator<Item = &(Event, Settlement)> {
+        let told = std::mem::replace(&mut self.told, self.settlements.len());
+        self.settlements.iter().skip(told)
     }
 
     /// Whether the event of this row is on its way here.
@@ -191,7 +200,8 @@ impl Flight {
 
     pub(super) fn land(self) -> Landed {
         let rests = self.chains.into_iter().map(Chain::rest).collect();
-        Landed { claim: self.claim, settlements: self.settlements, rests, withheld: self.withheld }
+        let settlements = self.settlements.into_iter().map(|(event, it)| (event.id, it)).collect();
+        Landed { claim: self.claim, settlements, rests, withheld: self.withheld }
     }
 }
 

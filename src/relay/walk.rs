@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::outbox::{Look, Scope};
 
 use super::chain::Rest;
+use super::source::Source;
 
 /// A walk from the table's start that takes this long to find something is no matter.
 const CHEAP: Duration = Duration::from_millis(20);
@@ -81,16 +82,6 @@ impl Walk {
         }
     }
 
-    /// Begins another tick.
-    pub(super) fn begin(&mut self) {
-        (self.resumed_first, self.last) = (true, false);
-        self.resumed.clear();
-        if let Some(id) = self.found.take() {
-            self.floor = id - 1;
-        }
-        self.begin_walk();
-    }
-
     /// From the table's start, if it is time for that.
     fn begin_walk(&mut self) {
         let is_time = |(began, took): (Instant, Duration)| took < CHEAP || began.elapsed() > took * SHARE;
@@ -111,47 +102,6 @@ impl Walk {
     /// What came in meanwhile is looked for, if only from where this tick found its first event.
     fn walk_again(&mut self) {
         self.walk_from(self.found.map_or(self.start, |id| id - 1));
-    }
-
-    /// Where to look next; none while there is nothing to look for. `busy` are the keys that are on their way.
-    pub(super) fn next(
-        &mut self,
-        beat: Duration,
-        keys_max: usize,
-        in_flight: bool,
-        busy: Vec<String>,
-    ) -> Option<Scope> {
-        if !self.resumed.is_empty() && (self.resumed_first || self.at_end) {
-            self.resumed_first = false;
-            return Some(Scope::Keys(self.resumed.drain(..keys_max.min(self.resumed.len())).collect()));
-        }
-        self.resumed_first = true;
-        if self.at_end && self.passed_over && !in_flight && !self.last {
-            self.walk_again();
-        }
-        if self.at_end {
-            return None;
-        }
-        // Whoever came in before, or is due again, gets its turn at every beat, however long the walk is.
-        if self.started.elapsed() > beat && !self.last {
-            self.begin_walk();
-        }
-        let barred = self.barred.iter().cloned().chain(busy).collect();
-        Some(Scope::Walk { after: self.after, fresh: self.fresh, barred })
-    }
-
-    /// Takes in what a look brought, and how long it took.
-    pub(super) fn saw(&mut self, scope: &Scope, look: &Look, took: Duration) {
-        let claimed = look.claimed.as_ref().map(|it| {
-            let ids = it.events.iter().map(|(event, _)| event.id);
-            let keys = it.chains.iter().map(|chain| chain.key.as_str());
-            (ids.chain(it.withheld).min(), keys.collect())
-        });
-        self.note(
-            scope,
-            Sight { claimed, barred: &look.barred, unasked: &look.unasked, more_after: look.more_after },
-            took,
-        );
     }
 
     fn note(&mut self, scope: &Scope, sight: Sight<'_>, took: Duration) {
@@ -177,9 +127,57 @@ impl Walk {
         }
     }
 
-    /// Takes in what is left of the chains of a claim that was settled, and whether it had locked events that it might
-    /// not send.
-    pub(super) fn landed(&mut self, rests: Vec<Rest>, withheld: bool) {
+    fn bar(&mut self, key: String) {
+        if self.barred.len() < BARRED_MAX {
+            self.barred.insert(key);
+        }
+    }
+}
+
+impl Source for Walk {
+    fn begin(&mut self) {
+        (self.resumed_first, self.last) = (true, false);
+        self.resumed.clear();
+        if let Some(id) = self.found.take() {
+            self.floor = id - 1;
+        }
+        self.begin_walk();
+    }
+
+    fn next(&mut self, beat: Duration, keys_max: usize, in_flight: bool, busy: Vec<String>) -> Option<Scope> {
+        if !self.resumed.is_empty() && (self.resumed_first || self.at_end) {
+            self.resumed_first = false;
+            return Some(Scope::Keys(self.resumed.drain(..keys_max.min(self.resumed.len())).collect()));
+        }
+        self.resumed_first = true;
+        if self.at_end && self.passed_over && !in_flight && !self.last {
+            self.walk_again();
+        }
+        if self.at_end {
+            return None;
+        }
+        // Whoever came in before, or is due again, gets its turn at every beat, however long the walk is.
+        if self.started.elapsed() > beat && !self.last {
+            self.begin_walk();
+        }
+        let barred = self.barred.iter().cloned().chain(busy).collect();
+        Some(Scope::Walk { after: self.after, fresh: self.fresh, barred })
+    }
+
+    fn saw(&mut self, scope: &Scope, look: &Look, took: Duration) {
+        let claimed = look.claimed.as_ref().map(|it| {
+            let ids = it.events.iter().map(|(event, _)| event.id);
+            let keys = it.chains.iter().map(|chain| chain.key.as_str());
+            (ids.chain(it.withheld).min(), keys.collect())
+        });
+        self.note(
+            scope,
+            Sight { claimed, barred: &look.barred, unasked: &look.unasked, more_after: look.more_after },
+            took,
+        );
+    }
+
+    fn landed(&mut self, rests: Vec<Rest>, withheld: bool) {
         self.passed_over |= withheld || !rests.is_empty();
         for rest in rests {
             match rest {
@@ -193,21 +191,12 @@ impl Walk {
         }
     }
 
-    fn bar(&mut self, key: String) {
-        if self.barred.len() < BARRED_MAX {
-            self.barred.insert(key);
-        }
-    }
-
-    /// Looks for nothing a second time: what could not be settled may be due still, and would be claimed again and
-    /// again.
-    pub(super) fn be_the_last(&mut self) {
+    fn be_the_last(&mut self) {
         self.last = true;
         self.resumed.clear();
     }
 
-    /// Whether everything has been seen. Only right while nothing is in flight.
-    pub(super) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.at_end && self.resumed.is_empty() && (!self.passed_over || self.last)
     }
 }

@@ -1,0 +1,159 @@
+//! The engine that a tick and stage 1 share: the broker first, then a drain, again on a new connection when it was lost
+//! under way. It has the sessions, and the confirms that are not written yet.
+
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::confirm::Receipt;
+use crate::error::{Error, Kind, Result};
+use crate::event::Tally;
+use crate::outbox::Outbox;
+use crate::publisher::{News, Session, State, blocked};
+
+use super::drain::{Drain, End, Progress};
+use super::health::{Change, Health};
+use super::source::Source;
+use super::{Stop, Trouble};
+
+/// The longest wait for the broker's goodbye.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// How often a tick opens another connection when its own is lost under way. The events that were in flight go
+/// alone on the next one, which finds one that ends connections.
+const RECONNECTS: u32 = 3;
+
+/// How long late confirms are waited for before their events are claimed again. An alarm that is over lets them all
+/// through at once.
+const LATE_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) config: Config,
+    pub(super) outbox: Outbox,
+    session: Option<Session>,
+    /// Confirms whose claim was lost. They are facts, and are written before anything else is claimed.
+    unwritten: Vec<(i64, Receipt)>,
+    claims: u64,
+    pub(super) health: Health,
+}
+
+impl Engine {
+    pub(super) fn new(config: Config) -> Self {
+        let outbox = Outbox::new(config.database.clone(), config.claim.clone());
+        Self { config, outbox, session: None, unwritten: Vec::new(), claims: 0, health: Health::default() }
+    }
+
+    /// Drains what `source` leads to: what became of it, whether it was stopped, and what that changed in the health.
+    pub(super) fn beat(&mut self, stop: &Stop, source: &mut dyn Source) -> (Tally, bool, Change) {
+        let mut tally = Tally::default();
+        let mut result = self.drain(stop, source, &mut tally);
+        for _ in 0..RECONNECTS {
+            if result.is_ok() || stop.requested() || !self.lost_session() {
+                break;
+            }
+            // What was left over is claimed, and counted, once more.
+            tally.claimed -= tally.unconfirmed + tally.released;
+            (tally.unconfirmed, tally.released) = (0, 0);
+            result = self.drain(stop, source, &mut tally);
+        }
+        // Confirms in hand are worth one more try before this process may end.
+        if let Err(error) = self.write_late(&mut tally) {
+            result = result.and(Err(error));
+        }
+        let stopped = matches!(result, Ok(End::Stopped));
+        (tally, stopped, self.health.note(result.map(|_| ())))
+    }
+
+    /// Whether the broker takes messages, for a run that had none to send: it speaks of an alarm only to those who
+    /// publish, so this publishes a message to nobody. A user who may not do that learns nothing, and no harm is
+    /// done.
+    pub(super) fn probe_broker(&mut self) -> Option<Trouble> {
+        let probed = self.ready_session().and_then(|()| match self.session.as_mut() {
+            Some(session) => session.probe().map(|_| ()),
+            None => Ok(()),
+        });
+        self.health.note(probed);
+        self.health.trouble().cloned()
+    }
+
+    /// Ends the broker's session in order, within a short time; the database's need no goodbye.
+    pub(super) fn close(mut self) {
+        if let Some(session) = self.session.take() {
+            session.close(CLOSE_MAX.min(self.config.grace / 5));
+        }
+    }
+
+    fn drain(&mut self, stop: &Stop, source: &mut dyn Source, tally: &mut Tally) -> Result<End> {
+        // Nothing is claimed that could not be sent: no attempt is spent on an outage.
+        self.ready_session()?;
+        self.hear_late();
+        self.write_late(tally)?;
+        let Some(session) = self.session.as_mut() else {
+            return Err(Error::new(Kind::Internal, "the session that was just opened is gone"));
+        };
+        let mut drain = Drain {
+            config: &self.config,
+            outbox: &mut self.outbox,
+            session,
+            unwritten: &mut self.unwritten,
+            claims: &mut self.claims,
+            source,
+            tally: Tally::default(),
+            progress: Progress::new(),
+        };
+        let result = drain.run(stop);
+        *tally += drain.tally;
+        result
+    }
+
+    /// Takes in the confirms that came after their claim was given up, such as those that an alarm held back.
+    fn hear_late(&mut self) {
+        let Some(session) = self.session.as_mut() else { return };
+        let deadline = Instant::now() + LATE_MAX;
+        loop {
+            let until = if session.awaits_late() { deadline } else { Instant::now() };
+            match session.wait(until) {
+                Some(News::Late(key, receipt)) => self.unwritten.push((key.id, receipt)),
+                Some(News::Outcome(..)) => {}
+                None => return,
+            }
+        }
+    }
+
+    /// Whether the connection was lost under way, which another one may mend at once. One that cannot even be opened
+    /// is for the next try.
+    fn lost_session(&mut self) -> bool {
+        match self.session.as_mut().map(Session::state) {
+            Some(State::Lost(reason)) => {
+                log::warn!("the broker's connection was lost ({reason}); opening another");
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The live session, or a new one. A blocked one is kept, to hear that it no longer is.
+    fn ready_session(&mut self) -> Result<()> {
+        if let Some(session) = self.session.as_mut() {
+            match session.state() {
+                State::Open => return Ok(()),
+                State::Blocked { reason, .. } => return Err(blocked(reason)),
+                State::Lost(reason) => log::debug!("the broker's connection was lost: {reason}"),
+            }
+        }
+        self.session = None;
+        self.session = Some(Session::open(&self.config.broker)?);
+        Ok(())
+    }
+
+    /// Writes the confirms whose claim was lost. Those whose rows someone else holds are kept for the next time.
+    fn write_late(&mut self, tally: &mut Tally) -> Result<()> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let (written, open) = self.outbox.settle_late(&self.unwritten)?;
+        tally.published += written;
+        self.unwritten = open;
+        Ok(())
+    }
+}
