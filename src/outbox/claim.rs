@@ -39,6 +39,8 @@ pub enum Scope {
     },
     /// The next events of these keys.
     Keys(Vec<String>),
+    /// These events, by their event ids.
+    Events(Vec<String>),
 }
 
 /// What a claim saw.
@@ -49,10 +51,27 @@ pub struct Look {
     /// Keys that it found out to have nothing that may be sent now, however many due events they have: their first
     /// one is in other hands, not due, or dead.
     pub barred: Vec<String>,
-    /// Keys that it was asked for and did not come to, because of the byte bound.
+    /// Keys or events that it was asked for and did not come to, because of the byte bound.
     pub unasked: Vec<String>,
+    /// Of the events that it was asked for, those that it did not take, and why.
+    pub left: Vec<(String, Left)>,
     /// Where the walk goes on: the last row that it looked at, when a bound and not the table's end stopped it.
     pub more_after: Option<i64>,
+}
+
+/// Why a claim did not take an event that it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Left {
+    /// There is none of this id.
+    NotFound,
+    /// It is not to be sent any more: its status.
+    Finished(String),
+    /// Its `available_at` is to come.
+    Later,
+    /// An earlier event of its key has not gone through.
+    Held,
+    /// Another relay has it.
+    Locked,
 }
 
 /// What a claim took.
@@ -101,13 +120,19 @@ impl Outbox {
             take(client, &statements, &config, scope, drain_age, rows_max)
         })?;
         ready.rows_max = taken.rows_max;
-        let Taken { events, chains, withheld, barred, unasked, more_after, .. } = taken;
+        let Taken { events, chains, withheld, barred, unasked, left, more_after, .. } = taken;
         if events.is_empty() {
             self.resting.push(ready);
-            return Ok(Look { claimed: None, barred, unasked, more_after });
+            return Ok(Look { claimed: None, barred, unasked, left, more_after });
         }
         let claim = Claim { ready, touched: Instant::now() };
-        Ok(Look { claimed: Some(Claimed { claim, events, chains, withheld }), barred, unasked, more_after })
+        Ok(Look {
+            claimed: Some(Claimed { claim, events, chains, withheld }),
+            barred,
+            unasked,
+            left,
+            more_after,
+        })
     }
 }
 

@@ -30,7 +30,7 @@ use crate::config::{Claim as ClaimConfig, Database, Fallback, TableName};
 use crate::error::Result;
 
 pub use append::append;
-pub use claim::{Claim, Claimed, Look, Scope};
+pub use claim::{Claim, Claimed, Left, Look, Scope};
 pub use operate::{
     BlockedKey, BlockedKeys, Changes, DEPTH_MAX, Deadline, Filter, KEYS_MAX, List, Listed, Listing, Moment,
     OldSnapshot, PURGEABLE, Purge, RETRYABLE, Redrive, Reference, SKIPPABLE, Show, Shown, Skip, Standing,

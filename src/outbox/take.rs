@@ -1,5 +1,6 @@
 //! A claim's statements, on its session's own thread: lock due rows, see which of them are ours, fetch those.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use postgres::types::{ToSql, Type};
@@ -14,7 +15,7 @@ use super::bytes::StoredBytes;
 use super::failure::failure;
 use super::order::{Locked, Ours, keys, ours};
 use super::sql::Statements;
-use super::{Chain, Scope};
+use super::{Chain, Left, Scope};
 
 /// Most keys that a walk leaves out. What is beyond is looked at, found not to be ours, and passed.
 pub(super) const BARRED_MAX: usize = 5000;
@@ -31,6 +32,7 @@ pub(super) struct Taken {
     pub(super) withheld: Option<i64>,
     pub(super) barred: Vec<String>,
     pub(super) unasked: Vec<String>,
+    pub(super) left: Vec<(String, Left)>,
     pub(super) more_after: Option<i64>,
     /// How many rows the session's next claim had better ask for.
     pub(super) rows_max: usize,
@@ -61,6 +63,13 @@ pub(super) fn take(
         taken.barred.extend(barred.iter().cloned());
         if !ids.is_empty() {
             taken.events = fetch(client, statements, config, &ids)?;
+        }
+        if let Scope::Events(asked_for) = &scope {
+            let took: HashSet<&str> = taken.events.iter().map(|(event, _)| event.event_id.as_str()).collect();
+            let others = asked_for.iter().filter(|id| !took.contains(id.as_str())).cloned().collect();
+            taken.left = left(client, statements, others)?;
+        }
+        if !ids.is_empty() {
             taken.chains = chains;
             taken.withheld = rows.iter().map(|row| row.id).find(|id| ids.binary_search(id).is_err());
             return Ok(taken);
@@ -91,8 +100,8 @@ fn lock_fitting(
 ) -> Result<Vec<Locked>> {
     loop {
         let asked = taken.rows_max;
-        if let Scope::Keys(keys) = scope {
-            taken.unasked.extend(keys.drain(asked.min(keys.len())..));
+        if let Scope::Keys(asked_for) | Scope::Events(asked_for) = scope {
+            taken.unasked.extend(asked_for.drain(asked.min(asked_for.len())..));
         }
         let mut rows = lock(client, statements, config, scope, drain_age, asked)
             .map_err(|error| failure("claiming events", &error))?;
@@ -170,10 +179,36 @@ fn lock(
             let own: Parameters = vec![(&rows_max, Type::INT8), (keys, Type::TEXT_ARRAY)];
             client.query_typed(&statements.claim_keys, &[parts, own].concat())?
         }
+        Scope::Events(event_ids) => {
+            let own: Parameters = vec![(event_ids, Type::TEXT_ARRAY)];
+            client.query_typed(&statements.claim_events, &[parts, own].concat())?
+        }
     };
     rows.iter()
         .map(|row| Ok(Locked { id: row.try_get(0)?, bytes: row.try_get(1)?, key: row.try_get(2)? }))
         .collect()
+}
+
+/// Why these events were not taken.
+fn left(client: &mut Client, statements: &Statements, event_ids: Vec<String>) -> Result<Vec<(String, Left)>> {
+    if event_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read = |row: &Row| {
+        let status: Option<String> = row.try_get(1)?;
+        let left = match status {
+            None => Left::NotFound,
+            Some(status) if status != "WAITING" && status != "FAILED" => Left::Finished(status),
+            Some(_) if row.try_get(2)? => Left::Later,
+            Some(_) if row.try_get(3)? => Left::Held,
+            Some(_) => Left::Locked,
+        };
+        Ok((row.try_get(0)?, left))
+    };
+    client
+        .query_typed(&statements.claim_left, &[(&event_ids, Type::TEXT_ARRAY)])
+        .and_then(|rows| rows.iter().map(read).collect())
+        .map_err(|error| failure("looking at events that were not claimed", &error))
 }
 
 /// Which of the locked rows are ours; asked in a statement of its own, after the locks.

@@ -8,8 +8,10 @@ mod drain;
 mod engine;
 mod flight;
 mod health;
+mod requests;
 mod retention;
 mod source;
+mod stage1;
 mod stop;
 mod walk;
 
@@ -20,6 +22,7 @@ use crate::event::Tally;
 use crate::outbox::Outbox;
 
 pub use health::Trouble;
+pub use stage1::{Answer, Stage1};
 pub use stop::Stop;
 
 use engine::Engine;

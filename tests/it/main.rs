@@ -31,5 +31,6 @@ mod outcomes;
 mod payload;
 mod refused;
 mod routing;
+mod stage1;
 mod tls;
 mod visibility;

@@ -126,6 +126,7 @@ impl Simulation {
         let (walked, mut after, mut barred, asked) = match scope.clone() {
             Scope::Walk { after, barred, .. } => (true, after, barred, vec![]),
             Scope::Keys(keys) => (false, 0, vec![], keys),
+            Scope::Events(_) => panic!("a walk names no events"),
         };
         if matches!(scope, Scope::Walk { fresh: true, .. }) {
             relay.seen = self.rows.len();
