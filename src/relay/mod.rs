@@ -3,11 +3,13 @@
 //! It orders the effects and logs; what an outcome means is `policy.rs`, how either server is spoken to is
 //! `outbox` and `publisher`.
 
+mod background;
 mod chain;
 mod drain;
 mod engine;
 mod flight;
 mod health;
+mod observer;
 mod requests;
 mod retention;
 mod source;
@@ -15,17 +17,21 @@ mod stage1;
 mod stop;
 mod walk;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::event::Tally;
 use crate::outbox::Outbox;
 
+pub use background::{RelayHandle, Status, Stopped};
 pub use health::Trouble;
+pub use observer::Happening;
 pub use stage1::{Answer, Stage1};
 pub use stop::Stop;
 
 use engine::Engine;
+use health::Change;
+use observer::{Observer, Watched};
 use retention::Retention;
 use walk::Walk;
 
@@ -46,12 +52,18 @@ pub struct Relay {
     engine: Engine,
     walk: Walk,
     retention: Retention,
+    observer: Observer,
 }
 
 impl Relay {
     /// A relay that has not spoken to any server yet.
     pub fn new(config: Config) -> Self {
-        Self { engine: Engine::new(config), walk: Walk::new(), retention: Retention::default() }
+        Self {
+            engine: Engine::new(config),
+            walk: Walk::new(),
+            retention: Retention::default(),
+            observer: Observer::default(),
+        }
     }
 
     /// The table, for looking at it.
@@ -59,20 +71,34 @@ impl Relay {
         &mut self.engine.outbox
     }
 
-    /// Ticks at the fixed rate until `stop` is requested: the first time at once, then at every beat. Beats that a
-    /// long tick missed are skipped. While a server is in trouble it tries again sooner than at the next beat.
+    /// Has `watch` told what happens, on the thread that the relay works on; it must be quick.
+    #[must_use]
+    pub fn observed_by(mut self, watch: impl FnMut(Happening<'_>) + Send + 'static) -> Self {
+        self.observer = Observer::new(watch);
+        self
+    }
+
+    /// Ticks at the fixed rate until `stop` is requested: the first time at once, then at every beat, and when it is
+    /// nudged. Beats that a long tick missed are skipped. While a server is in trouble it tries again sooner than at
+    /// the next beat.
     pub fn run(&mut self, stop: &Stop) -> Tally {
+        self.run_telling(stop, |_| {})
+    }
+
+    /// The same, with word of each tick.
+    fn run_telling(&mut self, stop: &Stop, mut tell: impl FnMut(&Tick)) -> Tally {
         let interval = self.engine.config.interval;
         let mut total = Tally::default();
         let mut beat = Instant::now();
         while !stop.requested() {
-            let (tally, stopped, change) = self.engine.beat(stop, &mut self.walk);
-            total += tally;
-            if tally.claimed > 0 {
-                log::info!("{tally}");
+            let (tick, change) = self.beat(stop);
+            total += tick.tally;
+            if tick.tally.claimed > 0 {
+                log::info!("{}", tick.tally);
             }
             // Once per change, not once per try.
             change.log();
+            tell(&tick);
             let now = Instant::now();
             while beat <= now {
                 beat += interval;
@@ -81,19 +107,54 @@ impl Relay {
                 Some(pause) => beat.min(now + pause),
                 None => beat,
             };
-            let is_idle = !stopped && self.engine.health.trouble().is_none();
+            let is_idle = !tick.stopped && tick.trouble.is_none();
             if let Some(retention) = self.engine.config.retention.filter(|_| is_idle) {
                 self.retention.purge(&mut self.engine.outbox, retention, stop, next);
             }
-            stop.wait_until(next);
+            if is_idle {
+                stop.wait_for_nudge(next);
+            } else {
+                // Whoever nudges does not make a server well.
+                stop.wait_until(next);
+            }
         }
         total
     }
 
     /// One tick: drains what is due.
     pub fn tick(&mut self, stop: &Stop) -> Tick {
-        let (tally, stopped, _) = self.engine.beat(stop, &mut self.walk);
-        Tick { tally, stopped, trouble: self.engine.health.trouble().cloned() }
+        self.beat(stop).0
+    }
+
+    /// Ticks until nothing is due, also over trouble that passes; at most for about `limit`, or until `stop` is requested.
+    /// The last tick's trouble, if it is in any still, and what all of them did.
+    pub fn drain(&mut self, stop: &Stop, limit: Duration) -> Tick {
+        let until = Instant::now() + limit;
+        let mut total = Tally::default();
+        loop {
+            let (tick, change) = self.beat(stop);
+            total += tick.tally;
+            change.log();
+            let pause = self.engine.health.retry_after(limit).filter(|_| !tick.stopped);
+            let next = pause.map(|pause| Instant::now() + pause).filter(|next| *next < until);
+            match next {
+                Some(next) if !stop.wait_until(next) => {}
+                _ => return Tick { tally: total, ..tick },
+            }
+        }
+    }
+
+    fn beat(&mut self, stop: &Stop) -> (Tick, Change) {
+        let began = Instant::now();
+        let mut source = Watched { walk: &mut self.walk, observer: &mut self.observer };
+        let (tally, stopped, change) = self.engine.beat(stop, &mut source);
+        match &change {
+            Change::Began(error) => self.observer.tell(Happening::TroubleBegan(error)),
+            Change::Ended(..) => self.observer.tell(Happening::TroubleEnded),
+            Change::None | Change::Goes(_) => {}
+        }
+        self.observer.tell(Happening::Ticked { tally: &tally, took: began.elapsed() });
+        (Tick { tally, stopped, trouble: self.engine.health.trouble().cloned() }, change)
     }
 
     /// Whether the broker takes messages, for a run that had none to send: it speaks of an alarm only to those who

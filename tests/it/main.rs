@@ -14,6 +14,7 @@ mod harness;
 mod world;
 
 mod afterwards;
+mod background;
 mod bulk;
 mod commands;
 mod database;

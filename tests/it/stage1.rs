@@ -34,7 +34,7 @@ fn a_committed_event_is_published_at_once_and_settled() {
     let event_id = write(&mut world, &queue);
     let stage1 = stage1(&world);
     assert_eq!(now(&stage1, &event_id), Answer::Published);
-    assert_eq!(world.arrivals(&queue), [event_id.clone()]);
+    assert_eq!(world.arrivals(&queue), std::slice::from_ref(&event_id));
     wait_until("the event is settled", DEADLINE, || (world.count("PUBLISHED") == 1).then_some(()));
     assert_eq!(now(&stage1, &event_id), Answer::AlreadyPublished);
     assert_eq!(world.arrivals(&queue).len(), 0);

@@ -1,0 +1,148 @@
+//! A relay on a thread of its own, for applications that have other things to do.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::config::Config;
+use crate::error::{Error, Kind, Result};
+use crate::event::Tally;
+
+use super::{Relay, Stop, Tick, Trouble};
+
+/// How often a thread that is to end is looked at.
+const PATROL: Duration = Duration::from_millis(5);
+
+/// How long the drop of a handle waits for its thread, at most; less when `grace` is shorter.
+const DROP_MAX: Duration = Duration::from_secs(2);
+
+/// How a relay in the background is doing.
+#[derive(Debug, Clone, Default)]
+pub struct Status {
+    /// What it has done since it was started.
+    pub total: Tally,
+    /// When its last tick ended.
+    pub last_tick: Option<SystemTime>,
+    /// What keeps it from working, if anything does.
+    pub trouble: Option<Trouble>,
+    /// What it panicked over: it has ended then, and is to be started again.
+    pub panicked: Option<String>,
+}
+
+/// How a relay ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Stopped {
+    /// In order; what it has done since it was started.
+    Ended(Tally),
+    /// By a panic, which is a bug.
+    Panicked(String),
+    /// Not in time: its thread is left behind, and ends when its server answers. What it had claimed is due again by
+    /// the server's limits.
+    LeftBehind,
+}
+
+/// A handle on a relay in the background. Dropping it stops the relay, and waits two seconds for it at most.
+#[derive(Debug)]
+pub struct RelayHandle {
+    stop: Stop,
+    status: Arc<Mutex<Status>>,
+    thread: Option<JoinHandle<()>>,
+    patience: Duration,
+}
+
+impl Relay {
+    /// Starts a relay on a thread of its own, which works as [`Relay::run`] does.
+    ///
+    /// # Errors
+    /// The operating system gives no thread. That a server cannot be reached is no error: see [`RelayHandle::status`].
+    pub fn start(config: Config) -> Result<RelayHandle> {
+        Self::new(config).spawn()
+    }
+
+    /// The same for a relay that was made before, with an observer perhaps.
+    ///
+    /// # Errors
+    /// As [`Relay::start`].
+    pub fn spawn(self) -> Result<RelayHandle> {
+        let patience = DROP_MAX.min(self.engine.config.grace);
+        let (stop, status) = (Stop::new(), Arc::new(Mutex::new(Status::default())));
+        let (stopped, shared) = (stop.clone(), Arc::clone(&status));
+        let thread = thread::Builder::new()
+            .name("outboxd-relay".into())
+            .spawn(move || {
+                // A panic, also one of the observer, must not be the host's.
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(self, &stopped, &shared))) {
+                    let reason = message(panic.as_ref());
+                    log::error!("the relay in the background ended by a panic: {reason}");
+                    lock(&shared).panicked = Some(reason);
+                }
+            })
+            .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
+        Ok(RelayHandle { stop, status, thread: Some(thread), patience })
+    }
+}
+
+fn work(mut relay: Relay, stop: &Stop, status: &Mutex<Status>) {
+    let told = |tick: &Tick| {
+        let mut status = lock(status);
+        status.total += tick.tally;
+        status.last_tick = Some(SystemTime::now());
+        status.trouble.clone_from(&tick.trouble);
+    };
+    relay.run_telling(stop, told);
+    relay.close();
+}
+
+impl RelayHandle {
+    /// Makes it look at the table now, instead of at the next beat.
+    pub fn nudge(&self) {
+        self.stop.nudge();
+    }
+
+    /// How it is doing.
+    pub fn status(&self) -> Status {
+        lock(&self.status).clone()
+    }
+
+    /// Stops it: it finishes or hands back what is in flight, at most within `limit`.
+    pub fn stop(mut self, limit: Duration) -> Stopped {
+        self.stop.request();
+        let ended = self.ends_within(limit);
+        // Nothing is left for the drop to wait for.
+        self.thread = None;
+        let status = self.status();
+        match status.panicked {
+            Some(reason) => Stopped::Panicked(reason),
+            None if ended => Stopped::Ended(status.total),
+            None => Stopped::LeftBehind,
+        }
+    }
+
+    fn ends_within(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        let ended = || self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        while !ended() && Instant::now() < until {
+            thread::sleep(PATROL);
+        }
+        ended()
+    }
+}
+
+impl Drop for RelayHandle {
+    fn drop(&mut self) {
+        self.stop.request();
+        self.ends_within(self.patience);
+    }
+}
+
+fn lock(status: &Mutex<Status>) -> MutexGuard<'_, Status> {
+    status.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}

@@ -1,0 +1,97 @@
+//! What a host may watch: each event's fate, each tick, and trouble as it comes and goes.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::event::{Event, Tally};
+use crate::outbox::{Look, Scope};
+use crate::policy::Settlement;
+
+use super::chain::Rest;
+use super::source::Source;
+use super::walk::Walk;
+
+/// Something that a host may want to count or to log.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Happening<'a> {
+    /// What becomes of an event. Said before it is written: should that fail, it may be said again.
+    Decided {
+        /// The event, without its payload.
+        event: &'a Event,
+        /// What it becomes.
+        settlement: &'a Settlement,
+    },
+    /// A tick has ended.
+    Ticked {
+        /// What it did.
+        tally: &'a Tally,
+        /// How long it took.
+        took: Duration,
+    },
+    /// A server is in trouble that was not, or in another kind of it.
+    TroubleBegan(&'a Error),
+    /// Both servers are usable again.
+    TroubleEnded,
+}
+
+/// Whoever watches. Called on the relay's own thread, so it must be quick.
+#[derive(Default)]
+pub(super) struct Observer(Option<Box<Watch>>);
+
+type Watch = dyn FnMut(Happening<'_>) + Send;
+
+impl Observer {
+    pub(super) fn new(watch: impl FnMut(Happening<'_>) + Send + 'static) -> Self {
+        Self(Some(Box::new(watch)))
+    }
+
+    pub(super) fn tell(&mut self, happening: Happening<'_>) {
+        if let Some(watch) = &mut self.0 {
+            watch(happening);
+        }
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "an observer" } else { "no observer" })
+    }
+}
+
+/// The walk, watched.
+pub(super) struct Watched<'a> {
+    pub(super) walk: &'a mut Walk,
+    pub(super) observer: &'a mut Observer,
+}
+
+impl Source for Watched<'_> {
+    fn begin(&mut self) {
+        self.walk.begin();
+    }
+
+    fn next(&mut self, beat: Duration, rows: usize, in_flight: bool, busy: Vec<String>) -> Option<Scope> {
+        self.walk.next(beat, rows, in_flight, busy)
+    }
+
+    fn saw(&mut self, scope: &Scope, look: &Look, took: Duration) {
+        self.walk.saw(scope, look, took);
+    }
+
+    fn decided(&mut self, event: &Event, settlement: &Settlement) {
+        self.observer.tell(Happening::Decided { event, settlement });
+    }
+
+    fn landed(&mut self, rests: Vec<Rest>, withheld: bool) {
+        self.walk.landed(rests, withheld);
+    }
+
+    fn be_the_last(&mut self) {
+        self.walk.be_the_last();
+    }
+
+    fn is_over(&self) -> bool {
+        self.walk.is_over()
+    }
+}
