@@ -130,7 +130,12 @@ pub fn is_risky(event: &Event) -> bool {
 
 /// Whether the next message of an event may be a second one, by its `last_error`.
 pub fn may_be_duplicate(last_error: Option<&str>) -> bool {
-    unconfirmed_in_a_row(last_error) > 0 || last_error.is_some_and(|text| text.starts_with(RESENT))
+    unconfirmed_in_a_row(last_error) > 0 || was_sent_again(last_error)
+}
+
+/// Whether an operator has an event sent that was sent before, by its `last_error`.
+pub fn was_sent_again(last_error: Option<&str>) -> bool {
+    last_error.is_some_and(|text| text.starts_with(RESENT))
 }
 
 /// How many attempts in a row ended without a confirm, by the event's `last_error`.

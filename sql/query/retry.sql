@@ -47,6 +47,7 @@ changed as (
         fail_count = 0,
         available_at = spread.due_at,
         published_at = null,
+        last_retried_at = null,
         expired_at = case
             when $20 then null
             when $19 is not null then coalesce(spread.due_at, clock_timestamp()) + make_interval(secs => $19)

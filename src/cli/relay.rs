@@ -37,7 +37,7 @@ pub(crate) fn once(config: Config) -> Exit {
     };
     let min_age = humantime::format_duration(config.claim.min_age).to_string();
     let mut relay = Relay::new(config);
-    let Tick { tally, stopped, trouble } = relay.tick(&stop);
+    let Tick { tally, stopped, trouble, .. } = relay.tick(&stop);
     let idle = tally.claimed == 0 && trouble.is_none() && !stopped;
     let trouble = if idle { relay.probe_broker() } else { trouble };
     let backlog = idle.then(|| relay.outbox().backlog());

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::event::{Event, Payload};
 
 use super::failure::failure;
-use super::take::{Taken, take};
+use super::take::{DrainAge, Taken, take};
 use super::{Chain, Outbox, Ready};
 
 /// Events that are this relay's alone while it holds the claim.
@@ -98,14 +98,16 @@ impl Outbox {
     /// # Errors
     /// The database cannot be reached, refuses, or does not hold the table.
     pub fn claim(&mut self, scope: &Scope, drain_age: Duration) -> Result<Look> {
+        // Opening a session takes its time.
+        let asked_at = DrainAge::now(drain_age);
         let reused = !self.resting.is_empty();
         let ready = self.ready()?;
-        match self.claim_on(ready, scope, drain_age) {
+        match self.claim_on(ready, scope, asked_at) {
             // A session at rest may have been closed meanwhile; that shows only now, and a new one is worth a try.
             Err(error) if reused && error.is_transient() => {
                 self.resting.clear();
                 let ready = Ready::open(&self.database, Some(&self.claim), &mut self.opening)?;
-                self.claim_on(ready, scope, drain_age)
+                self.claim_on(ready, scope, asked_at)
             }
             other => other,
         }
@@ -113,11 +115,11 @@ impl Outbox {
 
     /// Any error drops the session, and with it the transaction: after a failed statement a commit would report
     /// success although the server rolled back.
-    fn claim_on(&mut self, mut ready: Ready, scope: &Scope, drain_age: Duration) -> Result<Look> {
+    fn claim_on(&mut self, mut ready: Ready, scope: &Scope, asked_at: DrainAge) -> Result<Look> {
         let (statements, config) = (Arc::clone(&ready.statements), self.claim.clone());
         let (scope, rows_max) = (scope.clone(), ready.rows_max);
         let taken: Taken = ready.session.call("claiming events", move |client| {
-            take(client, &statements, &config, scope, drain_age, rows_max)
+            take(client, &statements, &config, scope, asked_at, rows_max)
         })?;
         ready.rows_max = taken.rows_max;
         let Taken { events, chains, withheld, barred, unasked, left, more_after, .. } = taken;

@@ -44,6 +44,9 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
         SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN => {
             error.with_remedy("create or complete the table with: outboxd init")
         }
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => error.with_remedy(
+            "the relay was held up for longer than claim_max_idle; others may have sent the events since",
+        ),
         SqlState::INVALID_CATALOG_NAME => error.with_remedy("check the database's name in DATABASE_URL"),
         SqlState::READ_ONLY_SQL_TRANSACTION => {
             error.with_remedy("the server takes no writes; is it a standby?")
@@ -97,11 +100,13 @@ fn is_standby(db: &postgres::error::DbError) -> bool {
 fn kind_of(code: &SqlState) -> Kind {
     match code.code().get(..2).unwrap_or_default() {
         "28" => Kind::Denied(Server::Database),
-        "3D" | "3F" | "22" | "23" => Kind::Configuration,
+        // P0 is what a trigger or function of the table's own raises.
+        "3D" | "3F" | "22" | "23" | "P0" => Kind::Configuration,
+        // The server ended a claim that had been idle for too long, or an idle session: the lease's own end.
+        "25" if matches!(code.code(), "25P03" | "25P04" | "25006") => Kind::Unavailable(Server::Database),
         // Connections, resources, operator intervention, system errors, deadlocks and locks: these pass.
         "08" | "53" | "55" | "57" | "58" | "40" => Kind::Unavailable(Server::Database),
         _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => Kind::Denied(Server::Database),
-        _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Kind::Unavailable(Server::Database),
         "42" => Kind::Configuration,
         _ => Kind::Internal,
     }
@@ -119,6 +124,9 @@ mod tests {
             ("3D000", Kind::Configuration),
             ("42P01", Kind::Configuration),
             ("25006", Kind::Unavailable(Server::Database)),
+            ("25P03", Kind::Unavailable(Server::Database)),
+            ("25P02", Kind::Internal),
+            ("P0001", Kind::Configuration),
             ("57P01", Kind::Unavailable(Server::Database)),
             ("55P03", Kind::Unavailable(Server::Database)),
             ("22P02", Kind::Configuration),

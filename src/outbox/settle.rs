@@ -10,7 +10,7 @@ use postgres::types::{ToSql, Type};
 use crate::confirm::Receipt;
 use crate::error::{Error, Result};
 use crate::event::Tally;
-use crate::policy::Settlement;
+use crate::policy::{RESENT, Settlement};
 
 use super::failure::failure;
 use super::sql::Statements;
@@ -72,22 +72,54 @@ impl Outbox {
     /// Writes confirms whose claim was lost, on whatever session there is; returns those that cannot be written yet
     /// because someone else holds their rows, and how many were written.
     ///
-    /// Only confirms: they are facts, whoever holds the claim. Rows that are finished or gone need nothing more.
+    /// Only confirms: they are facts, whoever holds the claim. Rows that are finished or gone need nothing more, nor do
+    /// those that an operator has sent again since: that stands.
     ///
     /// # Errors
     /// The database cannot be reached; all are unwritten still.
     pub fn settle_late(&mut self, confirmed: &[(i64, Receipt)]) -> Result<(u64, Vec<(i64, Receipt)>)> {
         let ids: Vec<i64> = confirmed.iter().map(|(id, _)| *id).collect();
-        let (written, open) = self.with_session(|ready| {
-            let (ids, statements) = (ids.clone(), Arc::clone(&ready.statements));
+        let (written, open) = match self.write_late(&ids) {
+            Err(error) if !error.is_transient() => self.write_late_one_by_one(&ids, &error)?,
+            other => other?,
+        };
+        let open = confirmed.iter().filter(|(id, _)| open.contains(id)).cloned().collect();
+        Ok((written, open))
+    }
+
+    /// How many were written, and which are unfinished still.
+    fn write_late(&mut self, ids: &[i64]) -> Result<(u64, HashSet<i64>)> {
+        self.with_session(|ready| {
+            let (ids, statements) = (ids.to_vec(), Arc::clone(&ready.statements));
             ready.session.write_within_limits("writing late confirms", move |client| {
-                let written = client.execute_typed(&statements.settle_late, &[(&ids, Type::INT8_ARRAY)])?;
-                let rows = client.query_typed(&statements.unfinished, &[(&ids, Type::INT8_ARRAY)])?;
+                let parameters: [(&(dyn ToSql + Sync), Type); 2] =
+                    [(&ids, Type::INT8_ARRAY), (&RESENT, Type::TEXT)];
+                let written = client.execute_typed(&statements.settle_late, &parameters)?;
+                let rows = client.query_typed(&statements.unfinished, &parameters)?;
                 let open = rows.iter().map(|row| row.try_get(0));
                 Ok((written, open.collect::<std::result::Result<HashSet<i64>, _>>()?))
             })
-        })?;
-        let open = confirmed.iter().filter(|(id, _)| open.contains(id)).cloned().collect();
+        })
+    }
+
+    /// A row that refuses its update, by a trigger or a constraint of its own, must not keep the others from theirs.
+    fn write_late_one_by_one(&mut self, ids: &[i64], error: &Error) -> Result<(u64, HashSet<i64>)> {
+        log::error!("{error}; writing {} confirms one by one", ids.len());
+        let (mut written, mut open) = (0, HashSet::new());
+        for id in ids {
+            match self.write_late(&[*id]) {
+                Ok((count, left)) => {
+                    written += count;
+                    open.extend(left);
+                }
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => {
+                    // Kept in hand, or the event would be sent again at each beat.
+                    log::error!("the confirm of row {id} cannot be written: {error}");
+                    open.insert(*id);
+                }
+            }
+        }
         Ok((written, open))
     }
 }

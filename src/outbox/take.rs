@@ -1,7 +1,7 @@
 //! A claim's statements, on its session's own thread: lock due rows, see which of them are ours, fetch those.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
@@ -18,11 +18,14 @@ use super::sql::Statements;
 use super::{Chain, Left, Scope};
 
 /// Most keys that a walk leaves out. What is beyond is looked at, found not to be ours, and passed.
-pub(super) const BARRED_MAX: usize = 5000;
+const BARRED_MAX: usize = 5000;
 
-/// How often a walk looks again from the same row because all that it locked were followers of keys that it did not
-/// know to be barred. After that it goes on behind them.
-const LOOKS_MAX: usize = 8;
+/// How often a walk looks again within a claim because all that it locked were followers of keys that it did not know
+/// to be barred. After that it only looks how far it may go on, so that a claim's time is bounded.
+const LOOKS_MAX: usize = 4;
+
+/// How many rows it looks over then.
+const SPAN_ROWS: i64 = 20_000;
 
 /// What a claim took.
 #[derive(Default)]
@@ -47,7 +50,7 @@ pub(super) fn take(
     statements: &Statements,
     config: &ClaimConfig,
     mut scope: Scope,
-    drain_age: Duration,
+    asked_at: DrainAge,
     rows_max: usize,
 ) -> Result<Taken> {
     let mut taken = Taken { rows_max, ..Taken::default() };
@@ -58,7 +61,7 @@ pub(super) fn take(
         barred.extend(taken.barred.iter().cloned());
     }
     loop {
-        let rows = lock_fitting(client, statements, config, &mut scope, drain_age, &mut taken)?;
+        let rows = lock_fitting(client, statements, config, &mut scope, asked_at, &mut taken)?;
         let Ours { ids, chains, barred } = sort_out(client, statements, &rows)?;
         taken.barred.extend(barred.iter().cloned());
         if !ids.is_empty() {
@@ -80,12 +83,64 @@ pub(super) fn take(
         };
         // Nothing but followers of keys in trouble: they are given back, and passed over from now on.
         looks += 1;
-        if looks <= LOOKS_MAX && known.len() + barred.len() <= BARRED_MAX {
-            known.extend(barred);
-        } else {
-            *after = last;
-        }
         begin(client, statements)?;
+        if looks < LOOKS_MAX && known.len() + barred.len() <= BARRED_MAX {
+            known.extend(barred);
+        } else if looks < LOOKS_MAX {
+            *after = last;
+        } else {
+            taken.more_after = skip(client, statements, config, last, asked_at.age())?;
+            rollback(client)?;
+            return Ok(taken);
+        }
+    }
+}
+
+/// How far a walk may go on unseen behind `last`; none when there is nothing behind it.
+fn skip(
+    client: &mut Client,
+    statements: &Statements,
+    config: &ClaimConfig,
+    last: i64,
+    drain_age: Duration,
+) -> Result<Option<i64>> {
+    let read = |row: &Row| {
+        let (head, end): (Option<i64>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+        let is_full = row.try_get::<_, i64>(2)? >= SPAN_ROWS;
+        Ok(head.map(|head| head - 1).or(end.filter(|_| is_full)))
+    };
+    client
+        .query_typed_one(
+            &statements.claim_skip,
+            &[
+                (&config.min_age.as_secs_f64(), Type::FLOAT8),
+                (&max_age(config), Type::FLOAT8),
+                (&count(config.max_failures), Type::INT4),
+                (&drain_age.as_secs_f64(), Type::FLOAT8),
+                (&last, Type::INT8),
+                (&SPAN_ROWS, Type::INT8),
+            ],
+        )
+        .and_then(|row| read(&row))
+        .map_err(|error| failure("looking past keys that are held back", &error))
+}
+
+/// Since when a drain has been going on, by its age at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DrainAge {
+    age: Duration,
+    at: Instant,
+}
+
+impl DrainAge {
+    /// The drain is this old now.
+    pub(super) fn now(age: Duration) -> Self {
+        Self { age, at: Instant::now() }
+    }
+
+    /// How old it is.
+    fn age(self) -> Duration {
+        self.age + self.at.elapsed()
     }
 }
 
@@ -95,7 +150,7 @@ fn lock_fitting(
     statements: &Statements,
     config: &ClaimConfig,
     scope: &mut Scope,
-    drain_age: Duration,
+    asked_at: DrainAge,
     taken: &mut Taken,
 ) -> Result<Vec<Locked>> {
     loop {
@@ -103,7 +158,7 @@ fn lock_fitting(
         if let Scope::Keys(asked_for) | Scope::Events(asked_for) = scope {
             taken.unasked.extend(asked_for.drain(asked.min(asked_for.len())..));
         }
-        let mut rows = lock(client, statements, config, scope, drain_age, asked)
+        let mut rows = lock(client, statements, config, scope, asked_at.age(), asked)
             .map_err(|error| failure("claiming events", &error))?;
         rows.sort_by_key(|row| row.id);
         let (fit, bytes) = within(&rows, config);

@@ -1,8 +1,8 @@
 //! A drain: claim, publish, settle, until nothing is due. The order of effects is decided here.
 //!
 //! Up to two claims are on their way, each on its own database session: while one is settled and the next one
-//! taken, the workers go on with the other, so the broker is never waited for alone. A third may be when one of them
-//! only waits for a long chain.
+//! taken, the workers go on with the other, so the broker is never waited for alone. Up to two more may be while some
+//! only wait for long chains.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -29,6 +29,10 @@ const PATROL: Duration = Duration::from_millis(100);
 /// soon that a claim is lost and others may be sending its events.
 const TOUCH: Duration = Duration::from_secs(1);
 
+/// A drain ends after a beat, or after this when beats are shorter: what failed in it is due again only in the next one,
+/// and whoever writes all the time must not keep it from ending.
+const DRAIN_MIN: Duration = Duration::from_secs(1);
+
 pub(super) struct Drain<'a> {
     pub(super) config: &'a Config,
     pub(super) outbox: &'a mut Outbox,
@@ -47,6 +51,8 @@ pub(super) enum End {
     NothingDue,
     /// It was asked to stop before that.
     Stopped,
+    /// Its time was over before that: more is due.
+    Beat,
 }
 
 pub(super) struct Progress {
@@ -73,7 +79,7 @@ impl Progress {
 }
 
 impl Drain<'_> {
-    /// Drains until nothing is due, `stop` is requested, or a server is lost.
+    /// Drains until nothing is due, its time is over, `stop` is requested, or a server is lost.
     ///
     /// If the process dies in here, the server rolls back the open claims: their events are due again, and those
     /// that the broker had taken arrive twice.
@@ -92,10 +98,16 @@ impl Drain<'_> {
                 // There is room for another claim, before anything is waited for.
                 continue;
             }
-            let progress = &mut self.progress;
-            if progress.flights.is_empty() && (self.source.is_over() || progress.winding_down.is_some()) {
-                let end = if self.source.is_over() { End::NothingDue } else { End::Stopped };
-                return progress.trouble.take().map_or(Ok(end), Err);
+            if self.progress.flights.is_empty() {
+                let end = match () {
+                    () if self.source.is_over() => Some(End::NothingDue),
+                    () if self.progress.winding_down.is_some() => Some(End::Stopped),
+                    () if self.is_time_up() => Some(End::Beat),
+                    () => None,
+                };
+                if let Some(end) = end {
+                    return self.progress.trouble.take().map_or(Ok(end), Err);
+                }
             }
             self.hear();
         }
@@ -103,7 +115,8 @@ impl Drain<'_> {
 
     /// Takes claims while more is due and the workers can use them.
     fn claim(&mut self) -> Result<()> {
-        while self.progress.winding_down.is_none() && self.has_room() {
+        while self.progress.winding_down.is_none() && !self.is_time_up() && self.has_room() {
+            self.keep_claims(TOUCH);
             let flights = &self.progress.flights;
             let busy: Vec<_> = flights.iter().flat_map(Flight::keys).map(str::to_owned).collect();
             let (in_flight, keys_max) = (!flights.is_empty(), self.config.claim.batch_rows);
@@ -113,8 +126,11 @@ impl Drain<'_> {
             match self.outbox.claim(&scope, self.progress.started.elapsed()) {
                 Ok(look) => {
                     self.source.saw(&scope, &look, began.elapsed());
-                    if let Some(claimed) = look.claimed {
-                        self.depart(claimed);
+                    match look.claimed {
+                        Some(claimed) => self.depart(claimed),
+                        // A long way along the table is gone in parts, so that what is in flight is not forgotten.
+                        None if !self.progress.flights.is_empty() => return Ok(()),
+                        None => {}
                     }
                 }
                 Err(error) if self.progress.flights.is_empty() => return Err(error),
@@ -122,11 +138,16 @@ impl Drain<'_> {
                     // The claim that is on its way may well get through; one at a time will do.
                     log::warn!("going on with one claim at a time: {error}");
                     self.progress.flights_max = 1;
+                    self.source.missed(scope);
                 }
                 Err(error) => self.fail(error),
             }
         }
         Ok(())
+    }
+
+    fn is_time_up(&self) -> bool {
+        self.progress.started.elapsed() > self.config.interval.max(DRAIN_MIN)
     }
 
     fn has_room(&self) -> bool {
@@ -165,7 +186,7 @@ impl Drain<'_> {
         let mut jobs = VecDeque::from(jobs);
         let mut sendable = Vec::with_capacity(jobs.len());
         while let Some(job) = jobs.pop_front() {
-            let confirmed = self.unwritten.iter().position(|(id, _)| *id == job.key.id);
+            let confirmed = self.late_confirm_of(job.key);
             let outcome = match confirmed {
                 // Its confirm is in hand from a claim that was lost: a fact that need not be made again.
                 Some(at) => Outcome::Confirmed(self.unwritten.swap_remove(at).1),
@@ -180,6 +201,14 @@ impl Drain<'_> {
             jobs.extend(self.note(job.key, outcome));
         }
         self.session.send(sendable);
+    }
+
+    /// Where the confirm of an event is that was sent in a claim that was lost. What an operator has sent again since is
+    /// sent again.
+    fn late_confirm_of(&self, key: Key) -> Option<usize> {
+        let at = self.unwritten.iter().position(|(id, _)| *id == key.id)?;
+        let flight = self.progress.flights.iter().find(|it| it.number == key.claim)?;
+        (!flight.was_sent_again(key.id)).then_some(at)
     }
 
     /// Notes an outcome with its flight; the message that may be sent after it.

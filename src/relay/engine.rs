@@ -43,8 +43,9 @@ impl Engine {
         Self { config, outbox, session: None, unwritten: Vec::new(), claims: 0, health: Health::default() }
     }
 
-    /// Drains what `source` leads to: what became of it, whether it was stopped, and what that changed in the health.
-    pub(super) fn beat(&mut self, stop: &Stop, source: &mut dyn Source) -> (Tally, bool, Change) {
+    /// Drains what `source` leads to: what became of it, how it ended if nothing was in its way, and what that changed in
+    /// the health.
+    pub(super) fn beat(&mut self, stop: &Stop, source: &mut dyn Source) -> (Tally, Option<End>, Change) {
         let mut tally = Tally::default();
         let mut result = self.drain(stop, source, &mut tally);
         for _ in 0..RECONNECTS {
@@ -60,8 +61,8 @@ impl Engine {
         if let Err(error) = self.write_late(&mut tally) {
             result = result.and(Err(error));
         }
-        let stopped = matches!(result, Ok(End::Stopped));
-        (tally, stopped, self.health.note(result.map(|_| ())))
+        let end = result.as_ref().ok().copied();
+        (tally, end, self.health.note(result.map(|_| ())))
     }
 
     /// Whether the broker takes messages, for a run that had none to send: it speaks of an alarm only to those who
@@ -152,6 +153,8 @@ impl Engine {
             return Ok(());
         }
         let (written, open) = self.outbox.settle_late(&self.unwritten)?;
+        // The claim that they were lost with was not counted.
+        tally.claimed += written;
         tally.published += written;
         self.unwritten = open;
         Ok(())

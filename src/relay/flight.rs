@@ -153,6 +153,11 @@ impl Flight {
         self.settlements.iter().skip(told)
     }
 
+    /// Whether an operator has sent the event of this row again.
+    pub(super) fn was_sent_again(&self, id: i64) -> bool {
+        self.open.get(&id).is_some_and(|(event, _)| policy::was_sent_again(event.last_error.as_deref()))
+    }
+
     /// Whether the event of this row is on its way here.
     pub(super) fn holds(&self, id: i64) -> bool {
         self.ids.contains(&id)

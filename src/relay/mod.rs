@@ -29,6 +29,7 @@ pub use observer::Happening;
 pub use stage1::{Answer, Stage1};
 pub use stop::Stop;
 
+use drain::End;
 use engine::Engine;
 use health::Change;
 use observer::{Observer, Watched};
@@ -42,6 +43,8 @@ pub struct Tick {
     pub tally: Tally,
     /// Whether it was asked to stop before nothing was due any more.
     pub stopped: bool,
+    /// Whether its time was over before nothing was due any more: the next one goes on.
+    pub more: bool,
     /// What else ended it early.
     pub trouble: Option<Trouble>,
 }
@@ -104,6 +107,7 @@ impl Relay {
                 beat += interval;
             }
             let next = match self.engine.health.retry_after(interval) {
+                _ if tick.more => now,
                 Some(pause) => beat.min(now + pause),
                 None => beat,
             };
@@ -121,9 +125,16 @@ impl Relay {
         total
     }
 
-    /// One tick: drains what is due.
+    /// Drains what is due, as often as it takes until nothing is.
     pub fn tick(&mut self, stop: &Stop) -> Tick {
-        self.beat(stop).0
+        let mut total = Tally::default();
+        loop {
+            let (tick, _) = self.beat(stop);
+            total += tick.tally;
+            if !tick.more {
+                return Tick { tally: total, ..tick };
+            }
+        }
     }
 
     /// Ticks until nothing is due, also over trouble that passes; at most for about `limit`, or until `stop` is requested.
@@ -135,7 +146,10 @@ impl Relay {
             let (tick, change) = self.beat(stop);
             total += tick.tally;
             change.log();
-            let pause = self.engine.health.retry_after(limit).filter(|_| !tick.stopped);
+            let pause = match self.engine.health.retry_after(limit) {
+                _ if tick.more => Some(Duration::ZERO),
+                pause => pause.filter(|_| !tick.stopped),
+            };
             let next = pause.map(|pause| Instant::now() + pause).filter(|next| *next < until);
             match next {
                 Some(next) if !stop.wait_until(next) => {}
@@ -147,14 +161,15 @@ impl Relay {
     fn beat(&mut self, stop: &Stop) -> (Tick, Change) {
         let began = Instant::now();
         let mut source = Watched { walk: &mut self.walk, observer: &mut self.observer };
-        let (tally, stopped, change) = self.engine.beat(stop, &mut source);
+        let (tally, end, change) = self.engine.beat(stop, &mut source);
         match &change {
             Change::Began(error) => self.observer.tell(Happening::TroubleBegan(error)),
             Change::Ended(..) => self.observer.tell(Happening::TroubleEnded),
             Change::None | Change::Goes(_) => {}
         }
         self.observer.tell(Happening::Ticked { tally: &tally, took: began.elapsed() });
-        (Tick { tally, stopped, trouble: self.engine.health.trouble().cloned() }, change)
+        let (stopped, more) = (end == Some(End::Stopped), end == Some(End::Beat));
+        (Tick { tally, stopped, more, trouble: self.engine.health.trouble().cloned() }, change)
     }
 
     /// Whether the broker takes messages, for a run that had none to send: it speaks of an alarm only to those who

@@ -79,6 +79,10 @@ impl Source for Watched<'_> {
         self.walk.saw(scope, look, took);
     }
 
+    fn missed(&mut self, scope: Scope) {
+        self.walk.missed(scope);
+    }
+
     fn decided(&mut self, event: &Event, settlement: &Settlement) {
         self.observer.tell(Happening::Decided { event, settlement });
     }

@@ -116,6 +116,12 @@ impl Source for Requests {
         }
     }
 
+    fn missed(&mut self, scope: Scope) {
+        if let Scope::Events(event_ids) = scope {
+            self.waiting.extend(event_ids);
+        }
+    }
+
     fn decided(&mut self, event: &Event, settlement: &Settlement) {
         let answer = match settlement {
             Settlement::Published(_) => Answer::Published,

@@ -19,6 +19,9 @@ pub(super) trait Source {
     /// Takes in what a look brought, and how long it took.
     fn saw(&mut self, scope: &Scope, look: &Look, took: Duration);
 
+    /// Takes back where it wanted to look: there was no session for it.
+    fn missed(&mut self, scope: Scope);
+
     /// Takes in what becomes of an event, before it is written.
     fn decided(&mut self, _event: &Event, _settlement: &Settlement) {}
 

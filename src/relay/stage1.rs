@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 
 use super::Stop;
+use super::drain::End;
 use super::engine::Engine;
 use super::requests::{Request, Requests};
 
@@ -141,8 +142,11 @@ fn serve(config: Config, mut requests: Requests, stop: &Stop) {
         }
         // A server in trouble is not tried again for each caller.
         if rests_until.is_none_or(|until| Instant::now() >= until) {
-            let (_, _, change) = engine.beat(stop, &mut requests);
+            let (_, end, change) = engine.beat(stop, &mut requests);
             change.log();
+            if end == Some(End::Beat) {
+                continue;
+            }
             rests_until = engine.health.retry_after(interval).map(|pause| Instant::now() + pause);
         }
         requests.finish(&match engine.health.trouble() {

@@ -21,6 +21,9 @@ const CHEAP: Duration = Duration::from_millis(20);
 /// Most keys that it remembers as barred. Those beyond are found out again when the walk meets them.
 const BARRED_MAX: usize = 5000;
 
+/// Most keys that it remembers as to be continued.
+const RESUMED_MAX: usize = 5000;
+
 /// Walks from the table's start get this part of the time: one in so many.
 const SHARE: u32 = 10;
 
@@ -39,6 +42,8 @@ pub(super) struct Walk {
     floor: i64,
     /// When a walk last began at the table's start, and how long it took to find something.
     whole: Option<(Instant, Duration)>,
+    /// How long a walk from the table's start has been looking for its first event.
+    searching: Option<Duration>,
     /// Keys that this walk has found to have nothing that may be sent.
     barred: HashSet<String>,
     /// Keys whose next events may be had.
@@ -73,6 +78,7 @@ impl Walk {
             found: None,
             floor: 0,
             whole: None,
+            searching: None,
             barred: HashSet::new(),
             resumed: VecDeque::new(),
             resumed_first: true,
@@ -94,6 +100,7 @@ impl Walk {
 
     fn walk_from(&mut self, start: i64) {
         (self.start, self.after, self.fresh, self.at_end) = (start, start, true, false);
+        self.searching = None;
         self.started = Instant::now();
         self.passed_over = false;
         self.barred.clear();
@@ -111,9 +118,13 @@ impl Walk {
             return;
         };
         if *fresh && *after == 0 {
-            self.whole = Some((self.started, took));
+            self.searching = Some(Duration::ZERO);
         }
         self.fresh = false;
+        self.searching = self.searching.map(|before| before + took);
+        if sight.claimed.is_some() || sight.more_after.is_none() {
+            self.whole = self.searching.take().map(|took| (self.started, took)).or(self.whole);
+        }
         if let Some((first, taken)) = &sight.claimed {
             self.found = self.found.into_iter().chain(*first).min();
             self.resumed.retain(|key| !taken.contains(key.as_str()));
@@ -177,13 +188,22 @@ impl Source for Walk {
         );
     }
 
+    fn missed(&mut self, scope: Scope) {
+        if let Scope::Keys(keys) = scope {
+            self.resumed.extend(keys);
+        }
+    }
+
     fn landed(&mut self, rests: Vec<Rest>, withheld: bool) {
         self.passed_over |= withheld || !rests.is_empty();
         for rest in rests {
             match rest {
                 Rest::Next(key) if !self.last => {
                     self.barred.remove(&key);
-                    self.resumed.push_back(key);
+                    // The walk that comes after this one finds those beyond.
+                    if self.resumed.len() < RESUMED_MAX {
+                        self.resumed.push_back(key);
+                    }
                 }
                 Rest::Held(key) => self.bar(key),
                 Rest::Next(_) | Rest::Nothing => {}
