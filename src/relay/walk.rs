@@ -36,6 +36,8 @@ pub(super) struct Walk {
     /// Nothing was looked for yet on this walk.
     fresh: bool,
     started: Instant,
+    /// Something was claimed on this walk.
+    has_claimed: bool,
     /// The first event that was found since the tick began, to be sent or not.
     found: Option<i64>,
     /// Where a walk starts that need not start at the table's start.
@@ -75,6 +77,7 @@ impl Walk {
             after: 0,
             fresh: true,
             started: Instant::now(),
+            has_claimed: false,
             found: None,
             floor: 0,
             whole: None,
@@ -102,7 +105,7 @@ impl Walk {
         (self.start, self.after, self.fresh, self.at_end) = (start, start, true, false);
         self.searching = None;
         self.started = Instant::now();
-        self.passed_over = false;
+        (self.passed_over, self.has_claimed) = (false, false);
         self.barred.clear();
     }
 
@@ -126,6 +129,7 @@ impl Walk {
             self.whole = self.searching.take().map(|took| (self.started, took)).or(self.whole);
         }
         if let Some((first, taken)) = &sight.claimed {
+            self.has_claimed = true;
             self.found = self.found.into_iter().chain(*first).min();
             self.resumed.retain(|key| !taken.contains(key.as_str()));
         }
@@ -133,7 +137,7 @@ impl Walk {
             (Some(id), _) => self.after = id,
             // At the table's end.
             (None, Some(_)) if !self.last => self.walk_again(),
-            (None, None) if self.after > self.start && !self.last => self.walk_again(),
+            (None, None) if self.has_claimed && !self.last => self.walk_again(),
             (None, _) => self.at_end = true,
         }
     }

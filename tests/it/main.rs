@@ -21,6 +21,7 @@ mod database;
 mod due;
 mod faults;
 mod guilty;
+mod inflow;
 mod init;
 mod lifecycle;
 mod matrix;
