@@ -66,8 +66,12 @@ pub mod confirm;
 pub mod error;
 pub mod event;
 pub mod message;
+mod new_event;
 pub mod outbox;
 pub mod policy;
 pub mod publisher;
 pub mod relay;
 pub mod route;
+
+pub use event::NewEvent;
+pub use outbox::{Writer, append, append_all, inbox, postgres};
