@@ -201,5 +201,6 @@ fn default_writer() -> Writer {
 pub fn enqueue(database: &Database, event: &NewEvent) -> Result<String> {
     let (writer, event) = (Writer::new(database.table.clone()), event.clone());
     let mut ready = Ready::open(database, None, &mut Opening::default())?;
-    ready.session.transact("writing an event", move |transaction| writer.append(transaction, &event))
+    let what = format!("writing an event into {}", database.table);
+    ready.session.transact(&what, move |transaction| writer.append(transaction, &event))
 }

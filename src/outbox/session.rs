@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result, Server};
 
 use super::address::{Address, Place};
 use super::failure::failure;
-use super::sql::{READ_WRITE, limits_begin};
+use super::sql::{READ_WRITE, limits_begin, part};
 
 /// The longest wait for one call. Statements end after 15 s by the server's own limit; what takes longer is a COMMIT, or
 /// a server that does not answer at all.
@@ -241,7 +241,8 @@ impl Session {
             let begun = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
             let mut transaction = begun.read_only(false).start().map_err(failed)?;
             // It is open already; the limits follow.
-            let limits = begin.split_once(';').map_or("", |(_, limits)| limits);
+            let limits = part(&begin);
+            let limits = limits.split_once(';').map_or("", |(_, limits)| limits);
             transaction.batch_execute(limits).map_err(failed)?;
             let done = work(&mut transaction)?;
             transaction.commit().map_err(failed)?;
