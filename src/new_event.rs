@@ -397,7 +397,7 @@ mod tests {
 
         let largest = |length: usize| NewEvent::new("t").header("x", "y".repeat(length));
         let length = (0..131_072).rev().find(|length| largest(*length).check().is_ok()).unwrap();
-        let routing = Config::new("postgres://h/d", "amqp://h").unwrap().publish.routing;
+        let routing = Config::new("postgres://h/d", "amqp://h").unwrap().routing;
         let event = Event {
             id: 1,
             event_id: "i".repeat(255),

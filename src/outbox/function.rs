@@ -66,8 +66,7 @@ pub(super) fn needed(client: &mut Client, table: &TableName, payload: PayloadTyp
     if [&wanted, &create(&bare, payload)].into_iter().any(|it| body(it) == found) {
         return Ok(Needed::Nothing);
     }
-    let ours =
-        [&full, &bare].into_iter().any(|it| found.contains(&format!("insert into {} (", quoted_table(it))));
+    let ours = [&full, &bare].into_iter().any(|it| found.contains(&format!(" into {} (", quoted_table(it))));
     if ours {
         return Ok(Needed::Create(wanted));
     }
