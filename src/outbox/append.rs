@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use postgres::Transaction;
+use postgres::error::SqlState;
 use postgres::types::Type;
 
 use crate::config::{Database, TableName};
@@ -135,6 +136,10 @@ fn refused(what: &str, error: &postgres::Error) -> Error {
     let error_of = failure(what, error);
     match error.code().and_then(|it| it.code().get(..2)) {
         Some("22" | "23") => error_of.of_kind(Kind::Invalid),
+        // It is the application's role here, and not the relay's.
+        _ if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => error_of.with_remedy(
+            "grant the role insert on the table and execute on its function; \"The table\" in the README says what it needs",
+        ),
         _ => error_of,
     }
 }

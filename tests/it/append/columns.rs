@@ -133,6 +133,10 @@ fn insert_and_execute_are_all_that_a_role_needs() {
         world.client.batch_execute(&sql).unwrap();
     }
     assert!(refusals[0].contains("permission denied for function outbox_append"), "{refusals:?}");
+    assert!(
+        refusals.iter().all(|it| it.contains("grant the role insert on the table and execute")),
+        "{refusals:?}"
+    );
     assert!(refusals[1].contains("permission denied for table event_outbox"), "{refusals:?}");
     append_one(&mut world.client, &NewEvent::new("t").ordering_key("k"));
     world.client.execute("select outbox_append('t', '{}')", &[]).unwrap();
