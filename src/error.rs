@@ -15,6 +15,8 @@ pub enum Kind {
     Denied(Server),
     /// Something the configuration or the schema says does not fit what is there.
     Configuration,
+    /// An event that could never be sent, or that its table does not take, such as a payload that is no JSON.
+    Invalid,
     /// The relay itself is wrong: a bug.
     Internal,
 }
@@ -57,6 +59,12 @@ impl Error {
     /// Adds what the operator can do.
     pub(crate) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// The same, of another kind.
+    pub(crate) fn of_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
         self
     }
 

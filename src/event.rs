@@ -1,4 +1,4 @@
-//! The nouns: an event as it is claimed, one to be appended, its outcome, and what a run adds up to.
+//! The nouns: an event as it is claimed, its outcome, and what a run adds up to.
 //!
 //! No I/O and no decisions.
 
@@ -6,7 +6,8 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::confirm::Receipt;
-use crate::message::{EXCHANGE_MAX, SHORT_STRING_MAX};
+
+pub use crate::new_event::{NewEvent, NewPayload};
 
 /// An event as the table holds it, without its payload.
 ///
@@ -62,61 +63,6 @@ pub enum Payload {
     TooLarge(usize),
     /// The column is null.
     Missing,
-}
-
-/// An event to be written into the outbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewEvent {
-    /// A ULID, unique in the table.
-    pub event_id: String,
-    /// What happened, such as `order.created`.
-    pub event_type: String,
-    /// The message's body, published byte by byte as it stands.
-    pub payload: String,
-    /// Events with one key leave in the order of their rows, one at a time.
-    pub ordering_key: Option<String>,
-    /// A JSON object; its entries become the message's headers.
-    pub headers: Option<String>,
-    /// Overrides the route's exchange.
-    pub exchange: Option<String>,
-    /// Overrides the route's routing key.
-    pub routing_key: Option<String>,
-    /// Not sent any more once this time is over.
-    pub expires_in: Option<Duration>,
-    /// Not sent before this time is over.
-    pub delay: Option<Duration>,
-}
-
-impl NewEvent {
-    /// Refuses what the relay could never send, before it is in the table.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
-        let limited = [
-            ("event id", Some(&self.event_id), SHORT_STRING_MAX),
-            ("event type", Some(&self.event_type), SHORT_STRING_MAX),
-            ("routing key", self.routing_key.as_ref(), SHORT_STRING_MAX),
-            ("exchange", self.exchange.as_ref(), EXCHANGE_MAX),
-        ];
-        for (what, text, limit) in limited {
-            if let Some(length) = text.map(String::len).filter(|length| *length > limit) {
-                return Err(format!("the {what} has {length} bytes, at most {limit} can be sent"));
-            }
-        }
-        if self.event_type.is_empty() {
-            return Err("the event type is empty".into());
-        }
-        let is_object =
-            |text: &String| matches!(serde_json::from_str(text), Ok(serde_json::Value::Object(_)));
-        if self.headers.as_ref().is_some_and(|text| !is_object(text)) {
-            return Err("the headers are not a JSON object".into());
-        }
-        if self.payload.contains('\0') {
-            return Err("the payload holds a NUL, which the database does not store in text".into());
-        }
-        Ok(())
-    }
 }
 
 /// What became of one event: a fact, not a decision.

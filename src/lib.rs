@@ -57,6 +57,11 @@
 //! # }
 //! ```
 //!
+//! # Writing and consuming events
+//! [`append`] and [`append_all`] write [events](NewEvent) in the caller's own transaction, of the client that is there
+//! as [`postgres`]; a [`Writer`] does so for a table of another name. [`inbox`] is the consumer's side: it tells a first
+//! delivery from a copy.
+//!
 //! # What the host must do
 //! Call it from a thread of its own: it blocks. Build with `panic = "unwind"`: the broker client's I/O thread can panic when the broker closes a
 //! connection at an unlucky moment, which ends that connection and nothing else.
@@ -66,8 +71,12 @@ pub mod confirm;
 pub mod error;
 pub mod event;
 pub mod message;
+mod new_event;
 pub mod outbox;
 pub mod policy;
 pub mod publisher;
 pub mod relay;
 pub mod route;
+
+pub use event::NewEvent;
+pub use outbox::{Writer, append, append_all, inbox, postgres};

@@ -132,6 +132,11 @@ pub fn encode(event: &Event, payload: Payload, routing: &Routing) -> Result<Mess
     Ok(message)
 }
 
+/// The bytes that these headers take in a message, when it can carry them.
+pub(crate) fn headers_size(json: String) -> Result<usize, Outcome> {
+    headers(&Headers::Json(json)).map(|headers| table_size(&headers))
+}
+
 fn named(column: &str, text: &str) -> Result<(), Outcome> {
     if text.is_empty() {
         return Err(Outcome::Invalid(format!("{column} is empty")));

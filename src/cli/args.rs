@@ -29,6 +29,8 @@ pub(crate) enum Action {
     Init {
         /// Print instead.
         print: bool,
+        /// The consumer's inbox, and not the outbox.
+        inbox: bool,
     },
     /// Relays until it is told to end.
     Run,
@@ -97,7 +99,7 @@ fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
     let text = |id: &str| matches.get_one::<String>(id).cloned();
     let time = |id: &str| matches.get_one::<Duration>(id).copied();
     Some(match name {
-        "init" => Action::Init { print: matches.get_flag("print") },
+        "init" => Action::Init { print: matches.get_flag("print"), inbox: matches.get_flag("inbox") },
         "run" => Action::Run,
         "once" => Action::Once,
         "enqueue" => Action::Enqueue(Enqueue {
@@ -152,6 +154,12 @@ fn init() -> Command {
     settings(Command::new("init"), &["database_url", "table", "open_timeout"])
         .about("Create the outbox table, or bring it up to date")
         .arg(Arg::new("print").long("print").action(ArgAction::SetTrue).help("print the SQL, change nothing"))
+        .arg(
+            Arg::new("inbox")
+                .long("inbox")
+                .action(ArgAction::SetTrue)
+                .help("the table of a consumer instead, event_inbox"),
+        )
         .after_help(examples("outboxd init --print | psql", "outboxd init --table app.event_outbox"))
 }
 
@@ -289,8 +297,8 @@ mod tests {
     #[test]
     fn commands_say_what_to_do() {
         let cases: [(&[&str], Action); 7] = [
-            (&["init"], Action::Init { print: false }),
-            (&["init", "--print"], Action::Init { print: true }),
+            (&["init"], Action::Init { print: false, inbox: false }),
+            (&["init", "--print"], Action::Init { print: true, inbox: false }),
             (&["run"], Action::Run),
             (&["-v", "once", "--workers", "1"], Action::Once),
             (&["status", "--json"], Action::Status { json: true }),

@@ -5,6 +5,7 @@ use std::io::{Read, stdin};
 use outboxd::config::Database;
 use outboxd::event::NewEvent;
 use outboxd::outbox;
+use serde_json::Value;
 
 use super::args::Enqueue;
 use super::exit::Exit;
@@ -25,24 +26,33 @@ pub(crate) fn enqueue(database: &Database, asked: Enqueue) -> Exit {
         },
         _ => asked.payload,
     };
-    let event = NewEvent {
-        event_id: ulid::Ulid::generate().to_string(),
-        event_type: asked.event_type,
-        payload,
-        ordering_key: asked.ordering_key,
-        headers: asked.headers,
-        exchange: asked.exchange,
-        routing_key: asked.routing_key,
-        expires_in: asked.expires_in,
-        delay: asked.delay,
-    };
+    let mut event = NewEvent::new(asked.event_type).payload(payload);
+    // What is no JSON at all is refused as what is no object.
+    if let Some(headers) = asked.headers {
+        event = event.headers(serde_json::from_str(&headers).unwrap_or(Value::Null));
+    }
+    if let Some(key) = asked.ordering_key {
+        event = event.ordering_key(key);
+    }
+    if let Some(exchange) = asked.exchange {
+        event = event.exchange(exchange);
+    }
+    if let Some(key) = asked.routing_key {
+        event = event.routing_key(key);
+    }
+    if let Some(life) = asked.expires_in {
+        event = event.expires_in(life);
+    }
+    if let Some(delay) = asked.delay {
+        event = event.available_in(delay);
+    }
     if let Err(reason) = event.check() {
         print::error(format_args!("the event could never be sent: {reason}"));
         return Exit::Usage;
     }
-    match outbox::append(database, &event) {
-        Ok(()) => {
-            print::line(&event.event_id);
+    match outbox::enqueue(database, &event) {
+        Ok(id) => {
+            print::line(id);
             Exit::Done
         }
         Err(error) => {

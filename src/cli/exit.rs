@@ -21,7 +21,7 @@ pub(crate) enum Exit {
     Incomplete,
     /// 77: credentials or permissions were refused.
     Denied,
-    /// 78: configuration or schema.
+    /// 78: configuration or schema, or an event that the table does not take.
     Configuration,
 }
 
@@ -45,7 +45,7 @@ impl From<Kind> for Exit {
         match kind {
             Kind::Unavailable(_) => Self::Unavailable,
             Kind::Denied(_) => Self::Denied,
-            Kind::Configuration => Self::Configuration,
+            Kind::Configuration | Kind::Invalid => Self::Configuration,
             // `Internal`, and what a later version may add.
             _ => Self::Internal,
         }

@@ -1,6 +1,7 @@
 //! `outboxd init`.
 
 use outboxd::config::{Database, TableName};
+use outboxd::inbox;
 use outboxd::outbox::{self, Initialised};
 
 use super::exit::Exit;
@@ -24,5 +25,25 @@ pub(crate) fn apply(database: &Database) -> Exit {
 /// Prints the SQL instead.
 pub(crate) fn print(table: &TableName) -> Exit {
     print::line(outbox::schema_sql(table).trim_end());
+    Exit::Done
+}
+
+/// Creates the consumer's inbox, if it is not there.
+pub(crate) fn apply_inbox(database: &Database) -> Exit {
+    match inbox::init(database) {
+        Ok(()) => {
+            print::line("table event_inbox is there");
+            Exit::Done
+        }
+        Err(error) => {
+            print::error(&error);
+            error.kind().into()
+        }
+    }
+}
+
+/// Prints its SQL instead.
+pub(crate) fn print_inbox() -> Exit {
+    print::line(inbox::schema_sql().trim_end());
     Exit::Done
 }

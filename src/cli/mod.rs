@@ -41,10 +41,14 @@ pub(crate) fn main(
 
 fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Exit {
     let done = match &args.action {
-        Action::Init { print: true } => {
+        Action::Init { print: true, inbox: true } => Ok(init::print_inbox()),
+        Action::Init { print: false, inbox: true } => {
+            settings::database(&args.matches, environment).map(|it| init::apply_inbox(&it))
+        }
+        Action::Init { print: true, inbox: false } => {
             settings::table(&args.matches, environment).map(|table| init::print(&table))
         }
-        Action::Init { print: false } => {
+        Action::Init { print: false, inbox: false } => {
             settings::database(&args.matches, environment).map(|it| init::apply(&it))
         }
         Action::Enqueue(event) => {

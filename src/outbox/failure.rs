@@ -41,12 +41,21 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
         SqlState::INSUFFICIENT_PRIVILEGE => {
             error.with_remedy("grant it to the relay's role; \"The table\" in the README says what it needs")
         }
-        SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN => {
+        SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN | SqlState::UNDEFINED_FUNCTION => {
             error.with_remedy("create or complete the table with: outboxd init")
         }
         SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => error.with_remedy(
             "the relay was held up for longer than claim_max_idle; others may have sent the events since",
         ),
+        SqlState::DATATYPE_MISMATCH => {
+            error.with_remedy("was a column's type changed? bring the table up to date with: outboxd init")
+        }
+        SqlState::INVALID_FUNCTION_DEFINITION => {
+            error.with_remedy("another function has that name: rename it, then run: outboxd init")
+        }
+        SqlState::INVALID_TEXT_REPRESENTATION if db.message().contains(" json") => {
+            error.with_remedy("the table takes only JSON there")
+        }
         SqlState::INVALID_CATALOG_NAME => error.with_remedy("check the database's name in DATABASE_URL"),
         SqlState::READ_ONLY_SQL_TRANSACTION => {
             error.with_remedy("the server takes no writes; is it a standby?")

@@ -9,6 +9,9 @@ mod append;
 mod bytes;
 mod claim;
 mod failure;
+mod function;
+mod ids;
+pub mod inbox;
 mod operate;
 mod order;
 mod parameters;
@@ -29,7 +32,7 @@ use std::time::{Duration, Instant};
 use crate::config::{Claim as ClaimConfig, Database, Fallback, TableName};
 use crate::error::Result;
 
-pub use append::append;
+pub use append::{Writer, append, append_all, enqueue};
 pub use claim::{Claim, Claimed, Left, Look, Scope};
 pub use operate::{
     BlockedKey, BlockedKeys, Changes, DEPTH_MAX, Deadline, Filter, KEYS_MAX, List, Listed, Listing, Moment,
@@ -40,6 +43,9 @@ pub use order::Chain;
 pub use report::{Backlog, ServerInfo, StatusCount};
 pub use schema::{Initialised, init, schema_sql};
 pub use settle::LostClaim;
+
+/// The client whose transactions [`append`] takes: hosts that use it from here have the same version.
+pub use postgres;
 
 use address::Address;
 use session::{Opening, Session};

@@ -1,4 +1,4 @@
-//! `init`: creates the table, or adds to an original one what it lacks.
+//! `init`: creates the table and the function that appends to it, or adds to an original one what it lacks.
 //!
 //! Safe beside relays and writers, and beside another `init`: one works at a time, a lock that it cannot get soon
 //! is given up and asked for again, and the index of a table that is in use is built without keeping writers out.
@@ -14,8 +14,9 @@ use crate::config::{Database, TableName};
 use crate::error::{Error, Kind, Result, Server};
 
 use super::failure::failure;
+use super::function::{self, Needed};
 use super::session::Opening;
-use super::shape::{self, Shape};
+use super::shape::{self, PayloadType, Shape};
 use super::sql::{
     AUTOVACUUM_CHOSEN, DIRECT, INDEX_STATE, INIT_BEGIN, INIT_LOCK, SCHEMA_EXISTS, autovacuum, columns,
     index_drop, indexes, quoted, quoted_indexes, quoted_table, schema_create,
@@ -35,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub enum Initialised {
     /// The table is new.
     Created,
-    /// It was there, and got the columns or the index that it lacked.
+    /// It was there, and got the columns, the indexes or the function that it lacked.
     Completed,
     /// Nothing was missing.
     Unchanged,
@@ -43,11 +44,25 @@ pub enum Initialised {
 
 /// The SQL that `init` would apply to a database without the table.
 pub fn schema_sql(table: &TableName) -> String {
-    schema_create(table) + &create(table)
+    let function = function::create(table, PayloadType::Text);
+    [schema_create(table), create(table), function].join("\n")
 }
 
 fn create(table: &TableName) -> String {
     [columns(table), indexes(table, false), autovacuum(table)].join("\n")
+}
+
+/// Makes or replaces the function that appends, where it is not what it should be; whether it was.
+fn renew_function(
+    client: &mut Client,
+    table: &TableName,
+    payload: PayloadType,
+    started: Instant,
+) -> Result<bool> {
+    match function::needed(client, table, payload)? {
+        Needed::Nothing => Ok(true),
+        Needed::Create(sql) => patiently(client, &sql, table, started).map(|()| false),
+    }
 }
 
 /// Creates the table, or completes it.
@@ -70,7 +85,11 @@ fn apply(client: &mut Client, begin: &str, table: &TableName) -> Result<Initiali
     let done = match shape::read(client, begin, table)? {
         Shape::Foreign(reasons) => return Err(shape::foreign(table, &reasons)),
         Shape::Missing => {
-            let sql = if schema_exists(client, table)? { create(table) } else { schema_sql(table) };
+            let sql = if schema_exists(client, table)? {
+                create(table)
+            } else {
+                schema_create(table) + &create(table)
+            };
             patiently(client, &format!("begin;\n{sql}\ncommit"), table, started)?;
             Initialised::Created
         }
@@ -87,7 +106,7 @@ fn apply(client: &mut Client, begin: &str, table: &TableName) -> Result<Initiali
             _ => Initialised::Completed,
         },
     };
-    shape::complete(client, begin, table)?;
+    let payload = shape::complete(client, begin, table)?;
     for index in quoted_indexes(table) {
         if index_state(client, &index, table)? != Some((true, true)) {
             let what = format!("{index} exists and is not an index of table {table}");
@@ -95,6 +114,9 @@ fn apply(client: &mut Client, begin: &str, table: &TableName) -> Result<Initiali
                 Error::new(Kind::Configuration, what).with_remedy("rename it, then run: outboxd init")
             );
         }
+    }
+    if !renew_function(client, table, payload, started)? && done == Initialised::Unchanged {
+        return Ok(Initialised::Completed);
     }
     Ok(done)
 }

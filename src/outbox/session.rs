@@ -10,14 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use postgres::Client;
+use postgres::{Client, IsolationLevel, Transaction};
 
 use crate::config::Database;
 use crate::error::{Error, Kind, Result, Server};
 
 use super::address::{Address, Place};
 use super::failure::failure;
-use super::sql::{READ_WRITE, limits_begin};
+use super::sql::{READ_WRITE, limits_begin, part};
 
 /// The longest wait for one call. Statements end after 15 s by the server's own limit; what takes longer is a COMMIT, or
 /// a server that does not answer at all.
@@ -224,6 +224,30 @@ impl Session {
         work: impl FnOnce(&mut Client) -> std::result::Result<T, postgres::Error> + Send + 'static,
     ) -> Result<T> {
         self.within_limits(what, |client| client.batch_execute(READ_WRITE).and_then(|()| work(client)))
+    }
+
+    /// The same for work that takes a transaction, and has its own errors.
+    ///
+    /// # Errors
+    /// Those of `work`; `what`, and why the database did not begin or commit.
+    pub(super) fn transact<T: Send + 'static>(
+        &mut self,
+        what: &str,
+        work: impl FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (name, begin) = (what.to_owned(), self.begin());
+        self.call(what, move |client| {
+            let failed = |error: postgres::Error| failure(&name, &error);
+            let begun = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
+            let mut transaction = begun.read_only(false).start().map_err(failed)?;
+            // It is open already; the limits follow.
+            let limits = part(&begin);
+            let limits = limits.split_once(';').map_or("", |(_, limits)| limits);
+            transaction.batch_execute(limits).map_err(failed)?;
+            let done = work(&mut transaction)?;
+            transaction.commit().map_err(failed)?;
+            Ok(done)
+        })
     }
 
     /// Does `work` in a transaction of its own, within time limits.

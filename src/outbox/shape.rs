@@ -29,13 +29,13 @@ impl PayloadType {
         }
     }
 
-    /// The append's third parameter, a text, as a value of the column.
-    pub(super) fn parameter(self) -> &'static str {
+    /// The text that an application appends, as a value of the column.
+    pub(super) fn of_text(self) -> &'static str {
         match self {
-            Self::Text => "$3::text",
-            Self::Json => "$3::text::json",
-            Self::Jsonb => "$3::text::jsonb",
-            Self::Bytea => "convert_to($3::text, 'UTF8')",
+            Self::Text => "payload",
+            Self::Json => "payload::json",
+            Self::Jsonb => "payload::jsonb",
+            Self::Bytea => "convert_to(payload, 'UTF8')",
         }
     }
 }

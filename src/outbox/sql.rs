@@ -39,7 +39,6 @@ pub(super) struct Statements {
     pub(super) settle_unconfirmed: String,
     pub(super) settle_late: String,
     pub(super) unfinished: String,
-    pub(super) append: String,
     pub(super) counts: String,
     pub(super) backlog: String,
     pub(super) event_ids: String,
@@ -67,7 +66,6 @@ impl Statements {
                 .replace("{holding}", holding(on_dead))
                 .replace("{table}", &table)
                 .replace("{payload_text}", payload.as_text())
-                .replace("{payload_parameter}", payload.parameter())
                 .replace("{claim_max_idle_ms}", &database.claim_max_idle.as_millis().to_string())
                 .replace("{time_zone}", &time_zone)
         };
@@ -88,7 +86,6 @@ impl Statements {
             settle_unconfirmed: fill(include_str!("../../sql/query/settle_unconfirmed.sql")),
             settle_late: fill(include_str!("../../sql/query/settle_late.sql")),
             unfinished: fill(include_str!("../../sql/query/unfinished.sql")),
-            append: fill(include_str!("../../sql/query/append.sql")),
             counts: fill(include_str!("../../sql/query/counts.sql")),
             backlog: fill(include_str!("../../sql/query/backlog.sql")),
             event_ids: fill(include_str!("../../sql/query/event_ids.sql")),
@@ -129,6 +126,11 @@ pub(super) const INIT_LOCK: &str = include_str!("../../sql/query/init_lock.sql")
 pub(super) const DIRECT: &str = include_str!("../../sql/query/direct.sql");
 pub(super) const READ_WRITE: &str = include_str!("../../sql/query/read_write.sql");
 pub(super) const INIT_BEGIN: &str = include_str!("../../sql/query/init_begin.sql");
+pub(super) const APPEND_STATE: &str = include_str!("../../sql/query/append_state.sql");
+pub(super) const TABLE_HOME: &str = include_str!("../../sql/query/table_home.sql");
+pub(super) const INBOX_FIRST_TIME: &str = include_str!("../../sql/query/inbox_first_time.sql");
+pub(super) const INBOX_PURGE: &str = include_str!("../../sql/query/inbox_purge.sql");
+pub(super) const INBOX: &str = include_str!("../../sql/schema/0005_inbox.sql");
 pub(super) const AUTOVACUUM_CHOSEN: &str = include_str!("../../sql/query/autovacuum_chosen.sql");
 pub(super) const SCHEMA_EXISTS: &str = include_str!("../../sql/query/schema_exists.sql");
 
@@ -157,7 +159,7 @@ pub(super) fn indexes(table: &TableName, concurrently: bool) -> String {
         .replace("{table}", &quoted_table(table))
         .replace(" {concurrently}", if concurrently { " concurrently" } else { "" });
     INDEX_SUFFIXES.iter().fold(filled, |text, suffix| {
-        text.replace(&format!("{{index_{suffix}}}"), &quoted(&index_name(table, suffix)))
+        text.replace(&format!("{{index_{suffix}}}"), &quoted(&suffixed(table, suffix)))
     })
 }
 
@@ -179,8 +181,13 @@ pub(super) fn index_drop(index: &str) -> String {
     include_str!("../../sql/query/index_drop.sql").replace("{index}", index)
 }
 
-/// The name of one of the table's indexes; it lives in the table's schema.
-fn index_name(table: &TableName, suffix: &str) -> String {
+/// Appends events through the function of this quoted name.
+pub(super) fn fill_append(function: &str) -> String {
+    include_str!("../../sql/query/append.sql").replace("{append}", function)
+}
+
+/// The name of something that belongs to the table and lives in its schema, such as an index.
+pub(super) fn suffixed(table: &TableName, suffix: &str) -> String {
     let mut name = table.name.clone();
     while name.len() + 1 + suffix.len() > IDENTIFIER_MAX {
         name.pop();
@@ -199,7 +206,7 @@ pub(super) fn quoted_table(table: &TableName) -> String {
 /// The quoted names of the table's indexes, in the table's schema, in the order in which the schema makes them.
 pub(super) fn quoted_indexes(table: &TableName) -> impl Iterator<Item = String> + '_ {
     INDEX_SUFFIXES.iter().map(|suffix| {
-        quoted_table(&TableName { schema: table.schema.clone(), name: index_name(table, suffix) })
+        quoted_table(&TableName { schema: table.schema.clone(), name: suffixed(table, suffix) })
     })
 }
 
@@ -269,7 +276,7 @@ mod tests {
     #[test]
     fn index_names_fit_an_identifier() {
         let long = "é".repeat(31);
-        assert!(index_name(&table(&long), "unfinished").len() <= IDENTIFIER_MAX);
-        assert_eq!(index_name(&table("s.event_outbox"), "keys"), "event_outbox_keys");
+        assert!(suffixed(&table(&long), "unfinished").len() <= IDENTIFIER_MAX);
+        assert_eq!(suffixed(&table("s.event_outbox"), "keys"), "event_outbox_keys");
     }
 }

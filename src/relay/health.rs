@@ -95,7 +95,7 @@ impl Change {
 fn subject(kind: Kind) -> String {
     match kind {
         Kind::Unavailable(server) | Kind::Denied(server) => format!("the {server}"),
-        Kind::Configuration => format!("the {}", Server::Database),
+        Kind::Configuration | Kind::Invalid => format!("the {}", Server::Database),
         Kind::Internal => "the relay".into(),
     }
 }

@@ -14,6 +14,7 @@ mod harness;
 mod world;
 
 mod afterwards;
+mod append;
 mod background;
 mod bulk;
 mod commands;
@@ -21,6 +22,7 @@ mod database;
 mod due;
 mod faults;
 mod guilty;
+mod inbox;
 mod inflow;
 mod init;
 mod lifecycle;
