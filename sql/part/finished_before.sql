@@ -1,4 +1,4 @@
--- Whether a row was finished before $14 seconds ago. PUBLISHED has a time of its own. An EXPIRED or SKIPPED row
+-- Whether a row was finished before $15 seconds ago. PUBLISHED has a time of its own. An EXPIRED or SKIPPED row
 -- carries its end in available_at; one that an older relay or a person marked has only the others. A DEAD one ended
 -- with its last attempt. A time to come tells nothing.
 coalesce(
@@ -9,4 +9,4 @@ coalesce(
         case when outbox.available_at <= statement_timestamp() then outbox.available_at end,
         case when outbox.expired_at <= statement_timestamp() then outbox.expired_at end
     )
-) <= statement_timestamp() - make_interval(secs => $14)
+) <= statement_timestamp() - make_interval(secs => $15)

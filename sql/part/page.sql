@@ -1,8 +1,8 @@
 -- The next rows in id order, without their payloads: one page of a walk through the table.
--- Parameters: $1 ids, or null for all; $3 a key; $9 only rows after this id; $10 at most so many rows;
--- $12 1 where only WAITING and FAILED rows are wanted, 2 where only FAILED and DEAD ones; $13 whether only unfinished ones
+-- Parameters: $1 ids, or null for all; $3 a key; $10 only rows after this id; $11 at most so many rows;
+-- $13 1 where only WAITING and FAILED rows are wanted, 2 where only FAILED and DEAD ones; $14 whether only unfinished ones
 -- of the key are.
--- Index: primary key, or where $12 or $13 says so the partial one of unfinished rows, of refused ones, or of keys.
+-- Index: primary key, or where $13 or $14 says so the partial one of unfinished rows, of refused ones, or of keys.
 select
     outbox.id::bigint as id,
     outbox.event_id::text as event_id,
@@ -17,12 +17,12 @@ select
     outbox.published_at,
     outbox.last_error
 from {table} as outbox
-where outbox.id > $9
+where outbox.id > $10
     and ($1::bigint[] is null or outbox.id = any($1))
-    and ($12 <> 1 or outbox.status in ('WAITING', 'FAILED'))
-    and ($12 <> 2 or outbox.status in ('FAILED', 'DEAD'))
+    and ($13 <> 1 or outbox.status in ('WAITING', 'FAILED'))
+    and ($13 <> 2 or outbox.status in ('FAILED', 'DEAD'))
     and (
-        not $13
+        not $14
         or (
             outbox.ordering_key is not null
             and outbox.status in ('WAITING', 'FAILED', 'DEAD')
@@ -30,4 +30,4 @@ where outbox.id > $9
         )
     )
 order by outbox.id
-limit $10
+limit $11

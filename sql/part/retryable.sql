@@ -3,7 +3,7 @@
     outbox.status::text in ('DEAD', 'EXPIRED', 'PUBLISHED')
     or (
         outbox.status::text = 'FAILED'
-        and ($14 or outbox.available_at > statement_timestamp())
-        and not coalesce(starts_with(outbox.last_error, $21) or starts_with(outbox.last_error, $22), false)
+        and ($15 or outbox.available_at > statement_timestamp())
+        and not coalesce(starts_with(outbox.last_error, $22) or starts_with(outbox.last_error, $23), false)
     )
 )

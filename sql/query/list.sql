@@ -1,5 +1,5 @@
 -- One page of a walk: its last row, its length, and the rows in it that the operator means. One row at least.
--- Parameters: those of the filter and of the page; $11 at most so many rows.
+-- Parameters: those of the filter and of the page; $12 at most so many rows.
 -- Index: the page's. Locks: none.
 with page as materialized (
     {page}
@@ -11,6 +11,6 @@ left join lateral (
     from page as outbox
     where {filter}
     order by outbox.id
-    limit $11
+    limit $12
 ) as outbox on true
 order by outbox.id

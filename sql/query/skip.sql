@@ -1,7 +1,7 @@
 -- Gives the next events of a walk up that an operator means, or only says which they are. The time of it goes into
 -- available_at: SKIPPED has no column of its own, and retention counts from there.
--- Parameters: those of the filter ($4 is never null, and names unfinished statuses only) and of the page; $11 at most
--- so many rows; $14 the reason, or null to keep the last error; $15 whether nothing is to be changed; $16 at most so
+-- Parameters: those of the filter ($4 is never null, and names unfinished statuses only) and of the page; $12 at most
+-- so many rows; $15 the reason, or null to keep the last error; $16 whether nothing is to be changed; $17 at most so
 -- many examples.
 -- Index: the page's, then the primary key. Locks: the rows; one that a relay is sending is passed over: what the
 -- relay decides about it stands.
@@ -13,14 +13,14 @@ matched as materialized (
     from page as outbox
     where {filter}
     order by outbox.id
-    limit $11
+    limit $12
 ),
 free as materialized (
     select outbox.id
     from {table} as outbox
     where outbox.id = any(array(select id from matched))
         and outbox.status::text = any($4)
-        and not $15
+        and not $16
     order by outbox.id
     for no key update skip locked
 ),
@@ -28,7 +28,7 @@ changed as (
     update {table} as outbox
     set status = 'SKIPPED',
         available_at = clock_timestamp(),
-        last_error = coalesce($14, outbox.last_error)
+        last_error = coalesce($15, outbox.last_error)
     from free
     where outbox.id = free.id
     returning outbox.id
@@ -46,6 +46,6 @@ from (
         (select count(*) from changed) as changed
 ) as bounds
 left join lateral (
-    select * from matched order by id limit $16
+    select * from matched order by id limit $17
 ) as outbox on true
 order by outbox.id

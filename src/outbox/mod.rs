@@ -37,7 +37,7 @@ pub use claim::{Claim, Claimed, Left, Look, Scope};
 pub use operate::{
     BlockedKey, BlockedKeys, Changes, DEPTH_MAX, Deadline, Filter, KEYS_MAX, List, Listed, Listing, Moment,
     OldSnapshot, PURGEABLE, Purge, RETRYABLE, Redrive, Reference, SKIPPABLE, Show, Shown, Skip, Standing,
-    Status, Way,
+    Status, Way, When,
 };
 pub use order::Chain;
 pub use report::{Backlog, ServerInfo, StatusCount};

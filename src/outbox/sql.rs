@@ -45,8 +45,6 @@ pub(super) struct Statements {
     pub(super) key_head: String,
     pub(super) list: String,
     pub(super) retry: String,
-    /// The same where WAITING would be ended by `max_age`.
-    pub(super) retry_failed: String,
     pub(super) skip: String,
     pub(super) purge: String,
     pub(super) blocked_keys: String,
@@ -91,8 +89,7 @@ impl Statements {
             event_ids: fill(include_str!("../../sql/query/event_ids.sql")),
             key_head: fill(include_str!("../../sql/query/key_head.sql")),
             list: fill(include_str!("../../sql/query/list.sql")),
-            retry: fill(&RETRY.replace("{retried_status}", "WAITING")),
-            retry_failed: fill(&RETRY.replace("{retried_status}", "FAILED")),
+            retry: fill(include_str!("../../sql/query/retry.sql")),
             skip: fill(include_str!("../../sql/query/skip.sql")),
             purge: fill(include_str!("../../sql/query/purge.sql")),
             blocked_keys: fill(include_str!("../../sql/query/blocked_keys.sql")),
@@ -116,8 +113,8 @@ pub(super) fn part(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n")
 }
 
-const RETRY: &str = include_str!("../../sql/query/retry.sql");
 pub(super) const OLD_SNAPSHOTS: &str = include_str!("../../sql/query/old_snapshots.sql");
+pub(super) const NOW: &str = include_str!("../../sql/query/now.sql");
 pub(super) const WALK_BEGIN: &str = include_str!("../../sql/query/walk_begin.sql");
 pub(super) const TABLE_SHAPE: &str = include_str!("../../sql/query/table_shape.sql");
 pub(super) const INDEX_STATE: &str = include_str!("../../sql/query/index_state.sql");
@@ -257,18 +254,9 @@ mod tests {
         let statements = Statements::new(&database, OnDead::Block, PayloadType::Text);
         let schema = columns(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
         let all = format!("{statements:?}{schema}{}", limits_begin(&database));
-        for start in [
-            "{table",
-            "{payload",
-            "{claim",
-            "{index",
-            "{concurrently",
-            "{due",
-            "{size",
-            "{holding",
-            "{retried",
-            "{time",
-        ] {
+        for start in
+            ["{table", "{payload", "{claim", "{index", "{concurrently", "{due", "{size", "{holding", "{time"]
+        {
             assert!(!all.contains(start), "{start}");
         }
     }

@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use outboxd::config::parse_duration;
-use outboxd::outbox::{Filter, Reference, Status};
+use outboxd::outbox::{Filter, Reference, Status, When};
 use outboxd::route::Pattern;
+
+/// The flags of times.
+pub(super) const TIMES: [&str; 4] =
+    ["filter_older_than", "filter_newer_than", "filter_since", "filter_until"];
 
 /// Adds the flags. Not every command has all of the times.
 pub(super) fn flags(command: Command, times: &[&str]) -> Command {
@@ -14,17 +18,18 @@ pub(super) fn flags(command: Command, times: &[&str]) -> Command {
     };
     let many = |arg: Arg| arg.action(ArgAction::Append);
     let time = |id, long| flag(id, long, "TIME").value_parser(duration);
+    let moment = |id, long| flag(id, long, "TIME").value_parser(when);
     let all = [
         many(flag("filter_id", "id", "ID")).help("this one, by row id or event id; may be repeated"),
         many(flag("filter_type", "type", "TYPE").value_parser(pattern))
             .help("of this type, * stands for anything; may be repeated"),
         flag("filter_key", "key", "KEY").help("with this ordering key"),
-        many(flag("filter_status", "status", "STATUS").value_parser(status))
-            .help("with this status; may be repeated"),
-        time("filter_older_than", "older-than")
-            .help("created, or if finished then finished, at least so long ago"),
+        many(flag("filter_status", "status", "STATUS").value_parser(status).value_delimiter(','))
+            .help("with this status, or one of several: dead,failed"),
+        time("filter_older_than", "older-than").help("created at least so long ago"),
         time("filter_newer_than", "newer-than").help("created at most so long ago"),
-        time("filter_since", "since").help("published at most so long ago"),
+        moment("filter_since", "since").help("published then or later: so long ago, or 2026-01-31T12:00:00Z"),
+        moment("filter_until", "until").help("published then or earlier"),
         flag("filter_error", "error", "TEXT").help("whose last error contains this text"),
         flag("filter_limit", "limit", "N")
             .value_parser(value_parser!(u64).range(1..))
@@ -32,7 +37,7 @@ pub(super) fn flags(command: Command, times: &[&str]) -> Command {
     ];
     let wanted = |arg: &Arg| {
         let id = arg.get_id().as_str();
-        !["filter_older_than", "filter_newer_than", "filter_since"].contains(&id) || times.contains(&id)
+        !TIMES.contains(&id) || times.contains(&id)
     };
     command.args(all.into_iter().filter(wanted))
 }
@@ -72,7 +77,8 @@ pub(super) fn read(matches: &ArgMatches) -> Filter {
         statuses: many(matches, "filter_status"),
         older_than: one(matches, "filter_older_than"),
         newer_than: one(matches, "filter_newer_than"),
-        published_within: one(matches, "filter_since"),
+        published_since: one(matches, "filter_since"),
+        published_until: one(matches, "filter_until"),
         error: one(matches, "filter_error"),
     }
 }
@@ -96,6 +102,14 @@ const TIME_MAX: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
 
 pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
     parse_duration(text).filter(|time| *time <= TIME_MAX).ok_or("expected a duration, such as 30s, 5m or 7d")
+}
+
+/// A duration, or a moment.
+fn when(text: &str) -> Result<When, &'static str> {
+    let moment = || humantime::parse_rfc3339(text).ok().map(When::At);
+    let ago = duration(text).ok().map(When::Ago);
+    ago.or_else(moment)
+        .ok_or("expected a duration, such as 2h, or a moment in UTC, such as 2026-01-31T12:00:00Z")
 }
 
 fn pattern(text: &str) -> Result<Pattern, String> {

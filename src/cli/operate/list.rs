@@ -24,7 +24,7 @@ pub(crate) struct List {
 pub(super) fn command() -> Command {
     let command = settings(Command::new("list"), &["database_url", "table", "time_zone", "open_timeout"])
         .about("List events, without their payloads");
-    filter::flags(command, &["filter_older_than", "filter_newer_than", "filter_since"])
+    filter::flags(command, &filter::TIMES)
         .arg(
             Arg::new("after")
                 .long("after")

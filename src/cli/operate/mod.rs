@@ -2,6 +2,7 @@
 
 mod filter;
 mod list;
+mod named;
 mod purge;
 mod report;
 mod retry;

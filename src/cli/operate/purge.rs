@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use clap::{ArgMatches, Command};
-use outboxd::outbox::{self, Filter, Outbox, PURGEABLE};
+use outboxd::outbox::{self, Filter, Listed, Outbox, PURGEABLE};
 
 use super::super::args::{examples, settings};
 use super::super::exit::Exit;
+use super::named::{self, Named};
 use super::{filter, report};
 
 /// Which events to delete.
@@ -25,7 +26,8 @@ pub(super) fn command() -> Command {
         &["database_url", "table", "time_zone", "open_timeout", "retention"],
     )
     .about("Delete finished events: published, expired and skipped ones, dead ones only by --status dead");
-    let command = filter::flags(command, &["filter_older_than"]);
+    let command = filter::flags(command, &["filter_older_than"])
+        .mut_arg("filter_older_than", |arg| arg.help("finished at least so long ago"));
     filter::change_flags(command).after_help(examples(
         "outboxd purge --older-than 30d",
         "outboxd purge --older-than 90d --status dead --limit 10000 --dry-run",
@@ -55,9 +57,13 @@ pub(super) fn purge(outbox: &mut Outbox, retention: Option<Duration>, asked: &Pu
         after: None,
         dry_run: asked.dry_run,
     };
+    let named = match Named::look(outbox, &asked.filter) {
+        Ok(named) => named,
+        Err(error) => return report::failed(&error),
+    };
     let mut kept = 0;
     let result = outbox.purge(&purge, |so_far| report::note("purge", so_far, &mut kept));
-    let further = report::unmatched(outbox, &asked.filter, &result);
+    let left = result.as_ref().map(|changes| named.left(changes, why_left)).unwrap_or_default();
     let words = report::Words {
         command: "purge",
         done: "purged",
@@ -65,5 +71,14 @@ pub(super) fn purge(outbox: &mut Outbox, retention: Option<Duration>, asked: &Pu
         dry_run: asked.dry_run,
         json: asked.json,
     };
-    report::changes(&words, result, kept, &further, &[])
+    let fields = [("left", named::json(&left))];
+    named.exit(report::changes(&words, result, kept, &named::sentences(&left), &fields))
+}
+
+fn why_left(event: &Listed) -> String {
+    match event.status.as_str() {
+        "WAITING" | "FAILED" => "it is not finished; see: outboxd skip".into(),
+        "DEAD" => "it is DEAD: add --status dead".into(),
+        status => format!("it is {status}, and not for so long, or another condition does not fit"),
+    }
 }

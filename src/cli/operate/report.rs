@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outboxd::error::{Error, Result};
-use outboxd::outbox::{Changes, Filter, List, Listed, Outbox};
+use outboxd::outbox::{Changes, Listed};
 use serde_json::{Value, json};
 
 use super::super::exit::Exit;
@@ -92,34 +92,6 @@ pub(super) fn changes(
         }
     }
     Exit::Done
-}
-
-/// Most events that are explained one by one.
-const EXPLAINED: u64 = 10;
-
-/// Why nothing was found although events were named: what they are instead.
-pub(super) fn unmatched(outbox: &mut Outbox, filter: &Filter, result: &Result<Changes>) -> Vec<String> {
-    let found_none = result.as_ref().is_ok_and(|changes| changes.matched == 0);
-    if !found_none || filter.events.is_empty() {
-        return Vec::new();
-    }
-    let named = Filter { events: filter.events.clone(), ..Filter::default() };
-    match outbox.list(&List { filter: named, limit: EXPLAINED, after: None }) {
-        Ok(listing) if listing.events.is_empty() => vec!["there is no such event".into()],
-        Ok(listing) => listing
-            .events
-            .iter()
-            .map(|it| {
-                let status = print::one_line(&it.status);
-                format!(
-                    "event {} is {status}, and not one of those that are meant; see: outboxd show {}",
-                    it.id, it.id
-                )
-            })
-            .collect(),
-        // What was asked for is done; this was only an explanation.
-        Err(_) => Vec::new(),
-    }
 }
 
 /// `1 event`, `2 events`.

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use outboxd::outbox::{Deadline, Filter, Outbox, RETRYABLE, Redrive, Status};
+use outboxd::outbox::{Deadline, Filter, Listed, Outbox, RETRYABLE, Redrive, Status, When};
 use serde_json::json;
 
 use super::super::args::{examples, settings};
 use super::super::exit::Exit;
+use super::named::{self, Named};
 use super::{filter, report};
 
 /// Which events to make due again, and how.
@@ -24,10 +25,10 @@ pub(crate) struct Retry {
 }
 
 pub(super) fn command() -> Command {
-    let names = ["database_url", "table", "time_zone", "open_timeout", "max_age"];
+    let names = ["database_url", "table", "time_zone", "open_timeout"];
     let command = settings(Command::new("retry"), &names)
         .about("Make events due again: dead ones and those that back off, or as --status says");
-    let command = filter::flags(command, &["filter_older_than", "filter_newer_than", "filter_since"])
+    let command = filter::flags(command, &filter::TIMES)
         .arg(filter::all().help_heading("Which events"))
         .arg(
             Arg::new("rate")
@@ -54,7 +55,7 @@ pub(super) fn command() -> Command {
         );
     filter::change_flags(command).after_help(examples(
         "outboxd retry --status dead --type 'order.*' --dry-run",
-        "outboxd retry --status published --since 2h --rate 200",
+        "outboxd retry --status published --since 2h --until 2026-01-31T12:00:00Z --rate 200",
     ))
 }
 
@@ -75,6 +76,13 @@ pub(super) fn retry(outbox: &mut Outbox, asked: &Retry) -> Exit {
     if let Some(problem) = problem(asked) {
         return report::usage(&problem);
     }
+    if let Some(until @ When::At(_)) = asked.filter.published_until {
+        match outbox.now() {
+            Ok(now) if until.is_before(now) => {}
+            Ok(_) => return report::usage("--until: is still to come; expected a moment before now"),
+            Err(error) => return report::failed(&error),
+        }
+    }
     let deadline = match asked.expires_in {
         _ if asked.no_deadline => Deadline::Drop,
         Some(life) => Deadline::Within(life),
@@ -87,9 +95,15 @@ pub(super) fn retry(outbox: &mut Outbox, asked: &Retry) -> Exit {
         limit: asked.limit,
         dry_run: asked.dry_run,
     };
+    let named = match Named::look(outbox, &asked.filter) {
+        Ok(named) => named,
+        Err(error) => return report::failed(&error),
+    };
     let mut kept = 0;
     let result = outbox.retry(&redrive, |so_far| report::note("retry", so_far, &mut kept));
-    let mut further = report::unmatched(outbox, &asked.filter, &result);
+    let left =
+        result.as_ref().map(|changes| named.left(changes, |it| why_left(asked, it))).unwrap_or_default();
+    let mut further = named::sentences(&left);
     let mut last_due = None;
     if let Ok(changes) = &result {
         if changes.overdue > 0 {
@@ -115,7 +129,30 @@ pub(super) fn retry(outbox: &mut Outbox, asked: &Retry) -> Exit {
         dry_run: asked.dry_run,
         json: asked.json,
     };
-    report::changes(&words, result, kept, &further, &[("last_due_in_seconds", json!(last_due))])
+    let fields = [("last_due_in_seconds", json!(last_due)), ("left", named::json(&left))];
+    named.exit(report::changes(&words, result, kept, &further, &fields))
+}
+
+/// What to add for this event, if anything helps.
+fn why_left(asked: &Retry, event: &Listed) -> String {
+    let statuses = &asked.filter.statuses;
+    let unnamed = |status| statuses.is_empty() || !statuses.contains(&status);
+    match Status::parse(&event.status) {
+        Some(Status::Published) if unnamed(Status::Published) => {
+            "it was published: add --status published to send it again".into()
+        }
+        Some(Status::Expired) if unnamed(Status::Expired) => {
+            "it expired: add --status expired, with --expires-in TIME or --no-deadline".into()
+        }
+        Some(Status::Skipped) => "a SKIPPED event cannot be retried".into(),
+        Some(Status::Waiting) => {
+            format!("it is WAITING, and was not refused; see: outboxd show {}", event.id)
+        }
+        Some(Status::Failed) if !unnamed(Status::Failed) || statuses.is_empty() => {
+            format!("it was made due already; see: outboxd show {}", event.id)
+        }
+        _ => format!("it is {}, and another condition does not fit", event.status),
+    }
 }
 
 /// What the flags together must not say.
@@ -135,8 +172,13 @@ fn problem(asked: &Retry) -> Option<String> {
             "--status expired: they would expire again; give --expires-in TIME or --no-deadline".into(),
         );
     }
-    if has(Status::Published) && filter.published_within.is_none() && filter.events.is_empty() {
-        return Some("--status published: say since when, with --since TIME, or which, with --id".into());
+    let whole = filter.published_since.is_some() && matches!(filter.published_until, Some(When::At(_)));
+    if has(Status::Published) && !whole && filter.events.is_empty() {
+        return Some(
+            "--status published: say from when, with --since TIME, and to when, with --until and a moment before now, \
+             such as 2026-01-31T12:00:00Z, so that what is sent again is not found again; or which, with --id"
+                .into(),
+        );
     }
     None
 }

@@ -1,10 +1,12 @@
 //! `outboxd skip`.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use outboxd::outbox::{self, Filter, Outbox, SKIPPABLE};
+use outboxd::outbox::{self, Changes, Filter, Listed, Outbox, SKIPPABLE};
 
 use super::super::args::{examples, settings};
 use super::super::exit::Exit;
+use super::super::print;
+use super::named::{self, Named};
 use super::{filter, report};
 
 /// Which events to give up.
@@ -31,7 +33,7 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .requires("filter_key")
                 .help_heading("Which events")
-                .help("only the first unfinished one of the key, which holds the others back"),
+                .help("only the first unfinished one of the key, if it is dead, backs off or is scheduled"),
         )
         .arg(
             Arg::new("reason")
@@ -72,9 +74,19 @@ pub(super) fn skip(outbox: &mut Outbox, asked: &Skip) -> Exit {
         limit: asked.limit,
         dry_run: asked.dry_run,
     };
+    let named = match Named::look(outbox, &asked.filter) {
+        Ok(named) => named,
+        Err(error) => return report::failed(&error),
+    };
     let mut kept = 0;
     let result = outbox.skip(&skip, |so_far| report::note("skip", so_far, &mut kept));
-    let further = report::unmatched(outbox, &asked.filter, &result);
+    let (mut further, mut left) = (Vec::new(), Vec::new());
+    match &result {
+        Ok(changes) if asked.head => further = about_head(outbox, asked, changes),
+        Ok(changes) => left = named.left(changes, why_left),
+        Err(_) => {}
+    }
+    further.extend(named::sentences(&left));
     let words = report::Words {
         command: "skip",
         done: "skipped",
@@ -82,5 +94,35 @@ pub(super) fn skip(outbox: &mut Outbox, asked: &Skip) -> Exit {
         dry_run: asked.dry_run,
         json: asked.json,
     };
-    report::changes(&words, result, kept, &further, &[])
+    named.exit(report::changes(&words, result, kept, &further, &[("left", named::json(&left))]))
+}
+
+fn why_left(event: &Listed) -> String {
+    match event.status.as_str() {
+        status @ ("PUBLISHED" | "EXPIRED" | "SKIPPED") => format!("it is finished: {status}"),
+        status => format!("it is {status}, and another condition does not fit"),
+    }
+}
+
+/// Which event went, or why none did.
+fn about_head(outbox: &mut Outbox, asked: &Skip, changes: &Changes) -> Vec<String> {
+    if let Some(head) = changes.examples.first() {
+        return vec![format!("event {}: {}", head.id, print::one_line(&head.event_id))];
+    }
+    let key = asked.filter.ordering_key.clone().unwrap_or_default();
+    let shown = print::one_line(&key);
+    vec![match outbox.head(key) {
+        Ok(Some(head)) if head.standing.blocks_key() => {
+            format!(
+                "key {shown} is blocked by event {}, which is not one of those that are meant",
+                head.listed.id
+            )
+        }
+        Ok(Some(head)) => {
+            format!("key {shown} is not blocked: its first event, {}, is {}", head.listed.id, head.standing)
+        }
+        Ok(None) => format!("key {shown} is not blocked: it has no unfinished event"),
+        // What was asked for is done; this was only an explanation.
+        Err(_) => return Vec::new(),
+    }]
 }

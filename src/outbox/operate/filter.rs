@@ -1,7 +1,7 @@
 //! Which events an operator means.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use postgres::types::Type;
 
@@ -80,6 +80,30 @@ impl fmt::Display for Reference {
     }
 }
 
+/// A moment in the past, as an operator names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// So long before the command begins, by the database's clock.
+    Ago(Duration),
+    /// This moment.
+    At(SystemTime),
+}
+
+impl When {
+    /// Whether it lies before `now`, in seconds since 1970 as [`Outbox::now`](crate::outbox::Outbox::now) says it.
+    pub fn is_before(self, now: f64) -> bool {
+        self.epoch(now) <= now
+    }
+
+    /// In seconds since 1970, when it is `now` there.
+    pub(super) fn epoch(self, now: f64) -> f64 {
+        match self {
+            Self::Ago(ago) => now - seconds(ago),
+            Self::At(at) => at.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()),
+        }
+    }
+}
+
 /// Conditions that an event meets all of. The default has none, and means every event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -95,8 +119,10 @@ pub struct Filter {
     pub older_than: Option<Duration>,
     /// It was created at most so long ago.
     pub newer_than: Option<Duration>,
-    /// It was published at most so long ago.
-    pub published_within: Option<Duration>,
+    /// It was published then or later.
+    pub published_since: Option<When>,
+    /// It was published then or earlier.
+    pub published_until: Option<When>,
     /// Its `last_error` contains this text. Case matters.
     pub error: Option<String>,
 }
@@ -144,8 +170,14 @@ impl Filter {
         (!self.events.is_empty()).then_some(rows)
     }
 
-    /// The first eight parameters of every statement with a filter. `rows` are those of [`Filter::rows`].
-    pub(super) fn parameters(&self, rows: Option<&Vec<i64>>) -> Parameters {
+    /// Whether the database's time is needed to know what it means.
+    pub(super) fn has_moments(&self) -> bool {
+        self.published_since.is_some() || self.published_until.is_some()
+    }
+
+    /// The first nine parameters of every statement with a filter. `rows` are those of [`Filter::rows`]; `began` is when
+    /// the command began, in seconds since 1970.
+    pub(super) fn parameters(&self, rows: Option<&Vec<i64>>, began: f64) -> Parameters {
         let patterns: Vec<String> = self.event_types.iter().map(like).collect();
         let statuses: Vec<&'static str> = self.statuses.iter().map(|status| status.name()).collect();
         let mut parameters = Parameters::default();
@@ -155,7 +187,8 @@ impl Filter {
         parameters.add((!statuses.is_empty()).then_some(statuses), Type::TEXT_ARRAY);
         parameters.add(self.older_than.map(seconds), Type::FLOAT8);
         parameters.add(self.newer_than.map(seconds), Type::FLOAT8);
-        parameters.add(self.published_within.map(seconds), Type::FLOAT8);
+        parameters.add(self.published_since.map(|when| when.epoch(began)), Type::FLOAT8);
+        parameters.add(self.published_until.map(|when| when.epoch(began)), Type::FLOAT8);
         parameters.add(self.error.clone(), Type::TEXT);
         parameters
     }

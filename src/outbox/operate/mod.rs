@@ -13,7 +13,7 @@ mod skip;
 mod standing;
 mod trouble;
 
-pub use filter::{Filter, Reference, Status};
+pub use filter::{Filter, Reference, Status, When};
 pub use list::{List, Listed, Listing};
 pub use page::Changes;
 pub use purge::{PURGEABLE, Purge};

@@ -5,8 +5,9 @@ use postgres::types::{ToSql, Type};
 
 use crate::error::Result;
 
+use super::super::failure::failure;
 use super::super::session::Session;
-use super::super::sql::WALK_BEGIN;
+use super::super::sql::{NOW, Statements, WALK_BEGIN};
 use super::super::{Outbox, Ready};
 use super::filter::Filter;
 use super::list::Listed;
@@ -16,6 +17,9 @@ const PAGE_ROWS: u32 = 5_000;
 
 /// Most rows that one statement changes.
 pub(super) const BATCH_ROWS: u32 = 1_000;
+
+/// The column after those that every change begins with.
+const ENDS_EARLY: usize = 17;
 
 /// Most examples that a report holds.
 pub(super) const EXAMPLES: u32 = 10;
@@ -64,6 +68,8 @@ pub(super) struct Walk {
     after: i64,
     page_rows: u32,
     left: u64,
+    /// When it began, in seconds since 1970 by the database's clock; 0 where nothing depends on it.
+    began: f64,
 }
 
 /// One step of a walk, as far as it decides about the next.
@@ -92,6 +98,7 @@ impl Walk {
             after: after.unwrap_or(i64::MIN),
             page_rows: PAGE_ROWS,
             left: limit.unwrap_or(u64::MAX),
+            began: if filter.has_moments() { outbox.now()? } else { 0.0 },
         })
     }
 
@@ -100,9 +107,9 @@ impl Walk {
         most.min(u32::try_from(self.left).unwrap_or(u32::MAX))
     }
 
-    /// The first thirteen parameters of a step.
+    /// The first fourteen parameters of a step.
     pub(super) fn parameters(&self, filter: &Filter, batch: u32) -> Parameters {
-        let mut parameters = filter.parameters(self.rows.as_ref());
+        let mut parameters = filter.parameters(self.rows.as_ref(), self.began);
         let (index, by_key) = filter.index();
         parameters.add(self.after, Type::INT8);
         parameters.add(i64::from(self.page_rows), Type::INT8);
@@ -113,7 +120,7 @@ impl Walk {
     }
 
     /// Whether the step looks at as many rows as a step ever does.
-    pub(super) fn looks_far(&self) -> bool {
+    fn looks_far(&self) -> bool {
         self.page_rows >= PAGE_ROWS
     }
 
@@ -151,10 +158,7 @@ impl Walk {
 impl Step {
     /// Reads the columns that every change begins with, adds them up, and takes the examples. The statement's own
     /// columns follow; the time of the database is returned.
-    pub(super) fn read(
-        rows: &[Row],
-        changes: &mut Changes,
-    ) -> std::result::Result<(Self, f64), postgres::Error> {
+    fn read(rows: &[Row], changes: &mut Changes) -> std::result::Result<(Self, f64), postgres::Error> {
         let mut step = Self { last: None, length: 0, matched: 0, last_matched: None };
         let mut now = 0.0;
         if let Some(row) = rows.first() {
@@ -177,7 +181,7 @@ impl Step {
     }
 
     /// Whether it found nothing.
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.matched == 0
     }
 
@@ -188,7 +192,86 @@ impl Step {
     }
 }
 
+/// A change that is made batch by batch, each in a transaction of its own.
+pub(super) struct Job<'a> {
+    /// For errors.
+    pub(super) what: &'static str,
+    pub(super) filter: &'a Filter,
+    pub(super) after: Option<i64>,
+    pub(super) limit: Option<u64>,
+    pub(super) sql: fn(&Statements) -> &String,
+    /// Whether the statement's last column says that nothing can follow a page in which nothing was found.
+    pub(super) ends_early: bool,
+}
+
+/// What a batch knows of those before it.
+pub(super) struct Before {
+    /// How many events they changed.
+    pub(super) changed: u64,
+    /// When the first of them began, in seconds since 1970 by the database's clock; none before the first.
+    pub(super) started: Option<f64>,
+}
+
 impl Outbox {
+    /// Does the job to its end, its limit, or until `go_on` says no. `further` adds the statement's own parameters to
+    /// those of the walk.
+    ///
+    /// # Errors
+    /// Those of a batch; the batches before stay done.
+    pub(super) fn change(
+        &mut self,
+        job: &Job<'_>,
+        further: impl Fn(&Before, &mut Parameters),
+        mut go_on: impl FnMut(&Changes) -> bool,
+    ) -> Result<Changes> {
+        let mut walk = Walk::new(self, job.filter, job.after, job.limit)?;
+        let mut changes = Changes::default();
+        let mut before = Before { changed: 0, started: None };
+        loop {
+            let batch = walk.batch(BATCH_ROWS);
+            let (step, so_far, now, last) = self.with_session(|ready| {
+                let Ready { session, statements, .. } = ready;
+                let mut parameters = walk.parameters(job.filter, batch);
+                further(&before, &mut parameters);
+                let rows = change(session, job.what, (job.sql)(statements).clone(), parameters)?;
+                let mut so_far = changes.clone();
+                let failed = |error| failure(job.what, &error);
+                let (step, now) = Step::read(&rows, &mut so_far).map_err(failed)?;
+                let last = match rows.first() {
+                    Some(row) if job.ends_early => {
+                        row.try_get::<_, Option<bool>>(ENDS_EARLY).map_err(failed)?
+                    }
+                    _ => None,
+                };
+                Ok((step, so_far, now, last.unwrap_or(false)))
+            })?;
+            changes = so_far;
+            // One start for all batches: a rate holds across them.
+            before = Before { changed: changes.changed, started: before.started.or(Some(now)) };
+            let last = last && walk.looks_far() && step.is_empty();
+            let on = walk.step(&step, batch) && !last;
+            if !go_on(&changes) && on || walk.exhausted() {
+                changes.stopped_at = Some(walk.position());
+                return Ok(changes);
+            }
+            if !on {
+                return Ok(changes);
+            }
+        }
+    }
+
+    /// The database's time, in seconds since 1970.
+    ///
+    /// # Errors
+    /// The database cannot be reached or refuses.
+    pub fn now(&mut self) -> Result<f64> {
+        self.with_session(|ready| {
+            ready
+                .session
+                .within_limits("asking for the time", |client| client.query_typed_one(NOW, &[])?.try_get(0))
+        })
+    }
+
     fn rows_of(&mut self, event_ids: Vec<String>) -> Result<Vec<i64>> {
         self.with_session(move |ready| {
             let Ready { session, statements, .. } = ready;
@@ -202,12 +285,7 @@ impl Outbox {
 }
 
 /// Runs one step that changes rows.
-pub(super) fn change(
-    session: &mut Session,
-    what: &str,
-    sql: String,
-    parameters: Parameters,
-) -> Result<Vec<Row>> {
+fn change(session: &mut Session, what: &str, sql: String, parameters: Parameters) -> Result<Vec<Row>> {
     session.write_within_limits(what, move |client| {
         client.batch_execute(WALK_BEGIN)?;
         client.query_typed(&sql, &parameters.as_refs())
@@ -224,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_walk_ends_with_the_table_or_at_its_limit() {
-        let walk = |left| Walk { rows: None, after: 0, page_rows: PAGE_ROWS, left };
+        let walk = |left| Walk { rows: None, after: 0, page_rows: PAGE_ROWS, left, began: 0.0 };
         let step = |last, length, matched, last_matched| Step { last, length, matched, last_matched };
         let cases = [
             // left, batch, step, goes on, after, left then

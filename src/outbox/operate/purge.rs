@@ -6,10 +6,9 @@ use postgres::types::Type;
 
 use crate::error::Result;
 
-use super::super::failure::failure;
-use super::super::{Outbox, Ready};
+use super::super::Outbox;
 use super::filter::{Filter, Status, seconds};
-use super::page::{BATCH_ROWS, Changes, EXAMPLES, Step, Walk, change};
+use super::page::{Before, Changes, EXAMPLES, Job, Parameters};
 
 /// The statuses that can be purged, the last of them only when it is named.
 pub const PURGEABLE: [Status; 4] = [Status::Published, Status::Expired, Status::Skipped, Status::Dead];
@@ -41,44 +40,28 @@ impl Outbox {
     ///
     /// # Errors
     /// The database cannot be reached, refuses, or does not hold the table. The batches before stay done.
-    pub fn purge(&mut self, purge: &Purge, mut go_on: impl FnMut(&Changes) -> bool) -> Result<Changes> {
+    pub fn purge(&mut self, purge: &Purge, go_on: impl FnMut(&Changes) -> bool) -> Result<Changes> {
         let mut filter = purge.filter.clone();
         if filter.statuses.is_empty() {
             filter.statuses = vec![Status::Published, Status::Expired, Status::Skipped];
         }
         filter.statuses.retain(|status| PURGEABLE.contains(status));
-        let mut changes = Changes::default();
         if filter.statuses.is_empty() {
-            return Ok(changes);
+            return Ok(Changes::default());
         }
-        let mut walk = Walk::new(self, &filter, purge.after, purge.limit)?;
-        loop {
-            let batch = walk.batch(BATCH_ROWS);
-            let (step, so_far, young) = self.with_session(|ready| {
-                let Ready { session, statements, .. } = ready;
-                let mut parameters = walk.parameters(&filter, batch);
-                parameters.add(seconds(purge.finished_before), Type::FLOAT8);
-                parameters.add(purge.dry_run, Type::BOOL);
-                parameters.add(i64::from(EXAMPLES), Type::INT8);
-                let what = "purging events";
-                let rows = change(session, what, statements.purge.clone(), parameters)?;
-                let mut so_far = changes.clone();
-                let failed = |error| failure(what, &error);
-                let (step, _) = Step::read(&rows, &mut so_far).map_err(failed)?;
-                let young: Option<bool> =
-                    rows.first().map(|row| row.try_get(17)).transpose().map_err(failed)?.flatten();
-                Ok((step, so_far, young.unwrap_or(false)))
-            })?;
-            changes = so_far;
-            let young = young && walk.looks_far() && step.is_empty();
-            let on = walk.step(&step, batch) && !young;
-            if !go_on(&changes) && on || walk.exhausted() {
-                changes.stopped_at = Some(walk.position());
-                return Ok(changes);
-            }
-            if !on {
-                return Ok(changes);
-            }
-        }
+        let job = Job {
+            what: "purging events",
+            filter: &filter,
+            after: purge.after,
+            limit: purge.limit,
+            sql: |statements| &statements.purge,
+            ends_early: true,
+        };
+        let further = |_: &Before, parameters: &mut Parameters| {
+            parameters.add(seconds(purge.finished_before), Type::FLOAT8);
+            parameters.add(purge.dry_run, Type::BOOL);
+            parameters.add(i64::from(EXAMPLES), Type::INT8);
+        };
+        self.change(&job, further, go_on)
     }
 }

@@ -10,7 +10,7 @@ use crate::config::{OnDead, Routing};
 use crate::error::Result;
 use crate::event::{Event, Headers, Outcome, Payload};
 use crate::message::{self, HEADERS_TEXT_MAX};
-use crate::policy::unconfirmed_in_a_row;
+use crate::policy::{RESENT, RETRIED, unconfirmed_in_a_row};
 
 use super::super::bytes::StoredBytes;
 use super::super::failure::failure;
@@ -211,6 +211,11 @@ impl Outbox {
     }
 }
 
+/// Whether an operator made it due, and no attempt followed.
+fn by_hand(last_error: Option<&str>) -> bool {
+    last_error.is_some_and(|text| text.starts_with(RETRIED) || text.starts_with(RESENT))
+}
+
 /// The row, what decides about it, and whether its lock can be asked for.
 fn read(row: &Row) -> std::result::Result<(Shown, Facts, bool), postgres::Error> {
     let listed = Listed::read(row, 0)?.unwrap_or_default();
@@ -241,6 +246,7 @@ fn read(row: &Row) -> std::result::Result<(Shown, Facts, bool), postgres::Error>
         later,
         young,
         unconfirmed: unconfirmed_in_a_row(listed.last_error.as_deref()) > 0,
+        by_hand: by_hand(listed.last_error.as_deref()),
         locked: false,
         dead_blocks: true,
     };

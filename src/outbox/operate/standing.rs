@@ -70,6 +70,8 @@ pub(super) struct Facts {
     /// When it is old enough, when that is to come.
     pub(super) young: Option<Moment>,
     pub(super) unconfirmed: bool,
+    /// An operator made it due, at once or later.
+    pub(super) by_hand: bool,
     pub(super) locked: bool,
     pub(super) dead_blocks: bool,
 }
@@ -102,7 +104,7 @@ impl Standing {
             return ending(Status::Dead, "it was refused max_failures times");
         }
         match (&facts.later, &facts.young) {
-            (Some(moment), _) if status == Status::Failed || facts.unconfirmed => {
+            (Some(moment), _) if (status == Status::Failed && !facts.by_hand) || facts.unconfirmed => {
                 Self::BackingOff(moment.clone())
             }
             (Some(moment), _) => Self::Scheduled(moment.clone()),
@@ -114,6 +116,11 @@ impl Standing {
     /// Whether it may be sent now.
     pub fn is_due(&self) -> bool {
         matches!(self, Self::Due)
+    }
+
+    /// Whether it keeps the events of its key that follow from being sent, until its time comes or a person decides.
+    pub fn blocks_key(&self) -> bool {
+        matches!(self, Self::BackingOff(_) | Self::Scheduled(_) | Self::Dead { blocks_key: true, .. })
     }
 
     /// One word for programs.
@@ -188,6 +195,7 @@ mod tests {
             later: None,
             young: None,
             unconfirmed: false,
+            by_hand: false,
             locked: false,
             dead_blocks: true,
         }
@@ -204,6 +212,7 @@ mod tests {
             (Facts { young: moment(), ..facts("WAITING") }, "younger than min_age, due at T (in 1m 30s)"),
             (Facts { young: moment(), ..facts("FAILED") }, "due now"),
             (Facts { later: moment(), ..facts("FAILED") }, "backs off after its last attempt, due at T"),
+            (Facts { later: moment(), by_hand: true, ..facts("FAILED") }, "its available_at is to come"),
             (Facts { later: moment(), unconfirmed: true, ..facts("WAITING") }, "backs off"),
             (Facts { later: never(), ..facts("WAITING") }, "its available_at is to come, due at infinity"),
             (Facts { expired: true, later: moment(), ..facts("FAILED") }, "the next tick marks it EXPIRED"),

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{DEAD, FAILED, PUBLISHED, WAITING, contents, ends, json, listed, says, write, write_keyed};
+use super::{
+    DEAD, EXPIRED, FAILED, PUBLISHED, SKIPPED, WAITING, contents, ends, json, listed, says, write,
+    write_keyed,
+};
 use crate::world::World;
 
 #[test]
@@ -34,6 +37,7 @@ fn each_filter_finds_its_events() {
         (&["--key", "it's \"k\"", "--status", "dead"], &[]),
         (&["--status", "dead"], &[dead]),
         (&["--status", "DEAD", "--status", "Failed"], &[keyed, dead]),
+        (&["--status", "dead,failed"], &[keyed, dead]),
         (&["--status", "waiting", "--status", "failed"], &[order, odd, keyed, marked]),
         (&["--older-than", "2d"], &[odd]),
         (&["--newer-than", "10m"], &[marked]),
@@ -119,16 +123,44 @@ fn a_list_tells_people_and_programs_what_matters_and_never_a_payload() {
 }
 
 #[test]
-fn a_named_event_that_is_not_meant_says_what_it_is() {
+fn a_named_event_that_is_left_says_why_and_what_to_add() {
     let mut world = World::new();
-    let id = write(&mut world, PUBLISHED).to_string();
-    let hint =
-        format!("event {id} is PUBLISHED, and not one of those that are meant; see: outboxd show {id}\n");
-    assert_eq!(says(&world, &["retry", "--id", &id]), format!("retried 0 events\n{hint}"));
-    assert_eq!(says(&world, &["skip", "--id", &id]), format!("skipped 0 events\n{hint}"));
-    let line = ["purge", "--id", &id, "--older-than", "1d"];
-    assert_eq!(says(&world, &line), format!("purged 0 events\n{hint}"));
-    assert_eq!(says(&world, &["skip", "--id", "999"]), "skipped 0 events\nthere is no such event\n");
+    let [published, expired, skipped, waiting, dead] =
+        [PUBLISHED, EXPIRED, SKIPPED, WAITING, DEAD].map(|kind| write(&mut world, kind).to_string());
+    let retried = world.insert_with("x", "{}", "status, last_error", "'FAILED', 'retried by hand; was DEAD'");
+    let retried = retried.to_string();
+    let cases: &[(&[&str], &str, &str)] = &[
+        (&["retry", "--id"], &published, "it was published: add --status published to send it again"),
+        (
+            &["retry", "--id"],
+            &expired,
+            "it expired: add --status expired, with --expires-in TIME or --no-deadline",
+        ),
+        (&["retry", "--id"], &skipped, "a SKIPPED event cannot be retried"),
+        (&["retry", "--id"], &waiting, "it is WAITING, and was not refused"),
+        (&["retry", "--id"], &retried, "it was made due already"),
+        (&["retry", "--type", "other", "--id"], &dead, "it is DEAD, and another condition does not fit"),
+        (&["skip", "--id"], &published, "it is finished: PUBLISHED"),
+        (&["purge", "--older-than", "1s", "--id"], &waiting, "it is not finished"),
+        (&["purge", "--older-than", "1s", "--id"], &dead, "it is DEAD: add --status dead"),
+        (&["purge", "--older-than", "1d", "--id"], &published, "it is PUBLISHED, and not for so long"),
+    ];
+    for (arguments, id, reason) in cases {
+        let line = [arguments, &[*id][..]].concat();
+        let text = says(&world, &line);
+        assert!(text.contains(&format!("\nleft event {id}: {reason}")), "{line:?}: {text}");
+        let left = json(&world, &line)["left"].clone();
+        assert_eq!(left[0]["id"].to_string(), **id, "{left}");
+        assert!(left[0]["reason"].as_str().unwrap().starts_with(reason), "{left}");
+    }
+    for command in [&["retry"][..], &["skip"], &["purge", "--older-than", "1d"]] {
+        let line = [command, &["--id", "999", "--id", "01JD"]].concat();
+        let missing = ends(&world, 66, &line);
+        for event in ["there is no event 999 in event_outbox\n", "there is no event 01JD in event_outbox\n"] {
+            assert!(missing.stderr.contains(event), "{missing:?}");
+        }
+    }
+    assert_eq!(json(&world, &["retry", "--id", &dead])["left"], json!([]));
 }
 
 #[test]

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::world::World;
 
-const FRESH: &str = "status = 'WAITING' and fail_count = 0 and available_at is null and published_at is null";
+const FRESH: &str =
+    "status = 'FAILED' and fail_count = 0 and available_at <= clock_timestamp() and published_at is null";
 
 #[test]
 fn dead_events_and_those_that_back_off_are_due_again_once() {
@@ -68,7 +69,7 @@ fn a_limit_is_kept_across_batches() {
     world.client.execute("update event_outbox set status = 'DEAD'", &[]).unwrap();
     let document = json(&world, &["retry", "--all", "--limit", "1500"]);
     assert_eq!((&document["changed"], &document["stopped_at"]), (&json!(1500), &json!(first + 1499)));
-    assert_eq!((world.count("WAITING"), world.count("DEAD")), (1500, 1001));
+    assert_eq!((world.count("FAILED"), world.count("DEAD")), (1500, 1001));
     assert_eq!(says(&world, &["retry", "--all"]), "retried 1001 events\n");
 }
 
@@ -101,7 +102,7 @@ fn a_dead_event_whose_deadline_has_passed_is_left_unless_it_gets_another() {
     let open = world.insert_with("x", "{}", columns, "'DEAD', 3, now() + interval '1 hour'");
     let text = says(&world, &["retry", "--status", "dead"]);
     assert!(text.starts_with("retried 1 event\nleft 1 event: past the deadline"), "{text}");
-    assert_eq!((world.row(over).status, world.row(open).status), ("DEAD".into(), "WAITING".into()));
+    assert_eq!((world.row(over).status, world.row(open).status), ("DEAD".into(), "FAILED".into()));
     assert!(holds(&mut world, open, "expired_at > now() + interval '50 minutes'"));
     assert_eq!(json(&world, &["retry", "--status", "dead"])["past_deadline"], 1);
     assert_eq!(says(&world, &["retry", "--status", "dead", "--no-deadline"]), "retried 1 event\n");
@@ -132,7 +133,7 @@ fn a_rate_spreads_due_times_in_id_order_and_starves_no_new_event() {
     world.once(&[], 0);
     assert!(world.arrivals(&queue).contains(&world.row(new).event_id));
     assert_eq!(world.row(new).status, "PUBLISHED");
-    assert!(world.count("WAITING") > 2_000, "the others wait for their time");
+    assert!(world.count("FAILED") > 2_000, "the others wait for their time");
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn an_event_on_its_way_is_left_to_its_relay() {
     let text = says(&world, &["retry", "--all"]);
     assert!(text.starts_with("retried 1 event\nleft 1 event: being sent right now"), "{text}");
     assert!(started.elapsed() < Duration::from_secs(10));
-    assert_eq!((&contents(&mut world)[0], world.row(free).status.as_str()), (&before[0], "WAITING"));
+    assert_eq!((&contents(&mut world)[0], holds(&mut world, free, FRESH)), (&before[0], true));
     assert_eq!(json(&world, &["retry", "--all"])["being_sent"], 1);
     // What the relay decides stands.
     relay
@@ -157,13 +158,26 @@ fn an_event_on_its_way_is_left_to_its_relay() {
 }
 
 #[test]
-fn max_age_does_not_end_what_was_just_retried() {
+fn neither_max_age_nor_min_age_concerns_what_was_just_retried() {
     let mut world = World::new();
     let queue = world.queue();
     let id = world.insert_with(&queue, "{}", DEAD.0, DEAD.1);
-    says(&world, &["retry", "--status", "dead", "--max-age", "1m"]);
-    assert!(holds(&mut world, id, "status = 'FAILED' and fail_count = 0 and available_at is null"));
-    assert_eq!(says(&world, &["retry", "--status", "failed", "--max-age", "1m"]), "retried 0 events\n");
-    world.once(&["--max-age", "1m"], 0);
+    // The operator's configuration has no max_age, the relay's has.
+    says(&world, &["retry", "--status", "dead"]);
+    let status = json(&world, &["status"]);
+    assert!(status["oldest_due_age_seconds"].as_f64().unwrap() < 60.0, "due since the retry: {status}");
+    assert_eq!(json(&world, &["show", &id.to_string()])["due"]["state"], "due");
+    assert_eq!(says(&world, &["retry", "--status", "failed"]), "retried 0 events\n");
+    world.once(&["--max-age", "1m", "--min-age", "30s"], 0);
     assert_eq!(world.row(id).status, "PUBLISHED");
+}
+
+#[test]
+fn what_is_spread_is_scheduled_and_does_not_back_off() {
+    let mut world = World::new();
+    write(&mut world, DEAD);
+    let last = write(&mut world, DEAD);
+    says(&world, &["retry", "--status", "dead", "--rate", "0.001"]);
+    let due = json(&world, &["show", &last.to_string()])["due"].clone();
+    assert_eq!(due["state"], "scheduled", "{due}");
 }

@@ -52,7 +52,9 @@ fn skipping_a_head_lets_its_followers_go() {
     assert_eq!(held["due"]["state"], "held_back", "{held}");
 
     assert_eq!(json(&world, &["skip", "--key", "order-7", "--head", "--dry-run"])["examples"][0]["id"], head);
-    assert_eq!(says(&world, &["skip", "--key", "order-7", "--head"]), "skipped 1 event\n");
+    let event_id = world.row(head).event_id;
+    let text = says(&world, &["skip", "--key", "order-7", "--head"]);
+    assert_eq!(text, format!("skipped 1 event\nevent {head}: {event_id}\n"));
     assert_eq!(world.row(head).status, "SKIPPED");
     for follower in followers {
         assert_eq!(world.row(follower).status, "WAITING");
@@ -65,19 +67,42 @@ fn skipping_a_head_lets_its_followers_go() {
 }
 
 #[test]
+fn a_head_is_skipped_once_and_healthy_events_never() {
+    let mut world = World::new();
+    for (key, kind) in [("dead", DEAD), ("failed", FAILED), ("scheduled", SCHEDULED)] {
+        let head = write_keyed(&mut world, key, kind);
+        let followers = [(); 2].map(|()| write_keyed(&mut world, key, WAITING));
+        let line = ["skip", "--key", key, "--head"];
+        assert_eq!(json(&world, &line)["examples"][0]["id"], head);
+        let again = says(&world, &line);
+        let why = format!(
+            "skipped 0 events\nkey {key} is not blocked: its first event, {}, is due now: the next tick takes it\n",
+            followers[0]
+        );
+        assert_eq!(again, why);
+        assert_eq!(followers.map(|id| world.row(id).status), ["WAITING", "WAITING"]);
+    }
+    write_keyed(&mut world, "young", ("created_at", "now()"));
+    let text = says(&world, &["skip", "--key", "young", "--head"]);
+    assert!(text.contains("is not due: younger than min_age"), "{text}");
+    let text = says(&world, &["skip", "--key", "none", "--head"]);
+    assert_eq!(text, "skipped 0 events\nkey none is not blocked: it has no unfinished event\n");
+}
+
+#[test]
 fn a_head_that_is_not_meant_is_left() {
     let mut world = World::new();
-    let head = write_keyed(&mut world, "k", WAITING);
+    let head = write_keyed(&mut world, "k", FAILED);
     let dead = write_keyed(&mut world, "k", DEAD);
     let (head_text, dead_text) = (head.to_string(), dead.to_string());
     for arguments in
         [&["--status", "dead"][..], &["--id", &dead_text], &["--type", "other"], &["--error", "NO_ROUTE"]]
     {
         let line = [&["skip", "--key", "k", "--head"], arguments].concat();
-        assert_eq!(json(&world, &line)["matched"], 0, "{line:?}");
+        let text = says(&world, &line);
+        assert!(text.contains(&format!("is blocked by event {head}, which is not one")), "{line:?}: {text}");
     }
-    assert_eq!(says(&world, &["skip", "--key", "none", "--head"]), "skipped 0 events\n");
-    assert_eq!([world.row(head).status, world.row(dead).status], ["WAITING", "DEAD"]);
+    assert_eq!([world.row(head).status, world.row(dead).status], ["FAILED", "DEAD"]);
     says(&world, &["skip", "--key", "k", "--head", "--id", &head_text]);
     assert_eq!([world.row(head).status, world.row(dead).status], ["SKIPPED", "DEAD"]);
 }

@@ -38,7 +38,7 @@ fn what_a_relay_is_sending_is_neither_waited_for_nor_changed() {
     let retried = json(&world, &["retry", "--id", &text, "--status", "failed"]);
     assert_eq!((&retried["changed"], &retried["being_sent"]), (&json!(0), &json!(1)), "{retried}");
     let skipped = says(&world, &["skip", "--key", "k", "--head"]);
-    assert!(skipped.starts_with("skipped 0 events\nleft 1 event"), "{skipped}");
+    assert!(skipped.contains(", is being sent right now"), "{skipped}");
     assert_eq!(world.row(id), before);
 
     proxy.heal();
