@@ -62,6 +62,10 @@ fn keyword(name: &str) -> Option<&'static str> {
 
 fn parse_url(rest: &str) -> Result<Parameters, String> {
     let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    // Of two the first would end the password, and what follows it would be shown as a host.
+    if place.matches('@').count() > 1 {
+        return Err(ENCODE.into());
+    }
     let (credentials, place) =
         place.split_once('@').map_or((None, place), |(credentials, place)| (Some(credentials), place));
     let (hosts, database) = place.split_once('/').map_or((place, None), |(hosts, name)| (hosts, Some(name)));
@@ -80,7 +84,7 @@ fn parse_url(rest: &str) -> Result<Parameters, String> {
         ports.push(decoded(port)?);
     }
     // A comma would be taken for the next host.
-    if names.iter().any(|name| name.contains(['@', ','])) {
+    if names.iter().any(|name| name.contains(['@', ','])) || database.is_some_and(|it| it.contains('@')) {
         return Err(ENCODE.into());
     }
     if !names.is_empty() {
@@ -210,6 +214,10 @@ mod tests {
             ("mysql://u:secret@h/d", "expected postgres://"),
             ("postgres://u:sec@secret@h/d", "percent-encoded"),
             ("postgres://u:sec?secret@h/d", "percent-encoded"),
+            ("postgres://u:x@corp/secret@127.0.0.1:5432/d", "percent-encoded"),
+            ("postgres://u:x@secret/y@h", "percent-encoded"),
+            ("postgres://u:x/y@secret@h/d", "percent-encoded"),
+            ("postgres://h%2Fx/d@h/e@secret", "percent-encoded"),
             ("postgres://h:secret/d", "percent-encoded"),
             ("postgres://u:%ffsecret@h/d", "UTF-8"),
             ("postgres://u:secret@h/d?nope=1", "unknown parameter \"nope\""),

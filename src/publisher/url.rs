@@ -3,6 +3,9 @@
 use percent_encoding::percent_decode_str;
 use url::Url;
 
+const ENCODE: &str =
+    "a password with @, /, : or # in it must be percent-encoded (@ is %40, / is %2F, : is %3A, # is %23)";
+
 /// RabbitMQ's ports, without and with TLS.
 const PORT: u16 = 5672;
 const PORT_TLS: u16 = 5671;
@@ -53,6 +56,13 @@ impl Address {
     /// What is wrong with it, without repeating any of it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         const FORM: &str = "expected amqp://user:password@host:port/vhost";
+        // A password that holds one would end there, and what follows it would be shown as a host.
+        let place =
+            text.split_once("://").map_or(text, |(_, rest)| rest).split('?').next().unwrap_or_default();
+        let path = place.split_once('/').map_or("", |(_, path)| path);
+        if place.matches('@').count() > 1 || path.contains('@') || text.contains('#') {
+            return Err(ENCODE.into());
+        }
         let url = Url::parse(text).map_err(|error| format!("{FORM} ({error})"))?;
         let mut tls = match url.scheme() {
             "amqp" => None,
@@ -173,6 +183,12 @@ mod tests {
             "amqp://",
             "amqp://u:secret@",
             "amqp://u:secret@h/a/b",
+            "amqp://u:x@corp/secret@127.0.0.1:5672/v",
+            "amqp://u:x/y@secret@h",
+            "amqp://u:5/secret@h",
+            "amqp://u:5#secret@h",
+            "amqp://u:x@secret@h",
+            "amqp://u:x@secret/y@h",
             "amqp://u:secret@h?frame_max=secret",
             "amqp://u:secret@h?heartbeat=secret",
             "amqp://u:secret%ff@h",

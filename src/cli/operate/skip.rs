@@ -33,7 +33,7 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .requires("filter_key")
                 .help_heading("Which events")
-                .help("only the first unfinished one of the key, if it is dead, backs off or is scheduled"),
+                .help("only the key's first unfinished one, if it blocks the others"),
         )
         .arg(
             Arg::new("reason")
