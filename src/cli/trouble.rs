@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outboxd::error::Result;
-use outboxd::outbox::{BlockedKey, BlockedKeys, DEPTH_MAX, OldSnapshot, Outbox};
+use outboxd::outbox::{BlockedKey, BlockedKeys, DEPTH_MAX, KEYS_MAX, OldSnapshot, Outbox};
 use serde_json::{Value, json};
 
 use super::print;
@@ -31,7 +31,10 @@ impl Trouble {
     /// Says nothing when there is none.
     pub(super) fn print(&self) {
         match &self.blocked {
-            Ok(keys) if keys.count == 0 => {}
+            Ok(keys) if keys.count == 0 && !keys.more => {}
+            Ok(keys) if keys.count == 0 => print::line(format_args!(
+                "\nblocked keys none among the first {KEYS_MAX} that were looked at; there may be more"
+            )),
             Ok(keys) => {
                 print::line("");
                 let more = if keys.more { "+" } else { "" };

@@ -8,6 +8,7 @@ use postgres::types::Type;
 
 use crate::config::OnDead;
 use crate::error::Result;
+use crate::policy::{RESENT, RETRIED};
 
 use super::super::Outbox;
 use super::super::sql::OLD_SNAPSHOTS;
@@ -15,8 +16,8 @@ use super::super::take::count;
 use super::filter::seconds;
 use super::page::{Parameters, unsigned};
 
-/// Most keys that are looked at.
-pub const KEYS_MAX: u64 = 1_000;
+/// Most keys that are looked at for a scheduled event, and most refused events whose keys are.
+pub const KEYS_MAX: u64 = 5_000;
 
 /// Most blocked keys that are described.
 const DESCRIBED: i64 = 20;
@@ -27,11 +28,11 @@ pub const DEPTH_MAX: u64 = 1_000;
 /// Keys whose first unfinished event cannot be sent now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockedKeys {
-    /// How many, among the first [`KEYS_MAX`] keys that may be.
+    /// How many, among those of the first [`KEYS_MAX`] refused events and the first [`KEYS_MAX`] keys that may be.
     pub count: u64,
-    /// Whether there are more keys than were looked at.
+    /// Whether there may be more than were looked at.
     pub more: bool,
-    /// The twenty that are blocked the longest.
+    /// The first twenty: those of refused events before those of scheduled ones, the longest blocked first.
     pub heads: Vec<BlockedKey>,
 }
 
@@ -88,12 +89,14 @@ impl Outbox {
             parameters.add(claim.on_dead == OnDead::Block, Type::BOOL);
             parameters.add(claim.max_age.map(seconds), Type::FLOAT8);
             parameters.add(count(claim.max_failures), Type::INT4);
+            parameters.add(RETRIED, Type::TEXT);
+            parameters.add(RESENT, Type::TEXT);
             let sql = Arc::clone(&ready.statements);
             ready.session.within_limits("looking for blocked keys", move |client| {
                 let rows = client.query_typed(&sql.blocked_keys, &parameters.as_refs())?;
                 let mut keys = BlockedKeys { count: 0, more: false, heads: Vec::new() };
                 if let Some(row) = rows.first() {
-                    keys.more = unsigned(row.try_get(0)?) >= KEYS_MAX;
+                    keys.more = row.try_get(0)?;
                     keys.count = unsigned(row.try_get(1)?);
                 }
                 for row in &rows {

@@ -26,8 +26,13 @@ fn blocked_keys_are_listed_with_what_blocks_them() {
     write_keyed(&mut world, "dead", WAITING);
     let failed = write_keyed(&mut world, "failed", FAILED);
     let scheduled = write_keyed(&mut world, "scheduled", SCHEDULED);
-    // These are not blocked: due, behind a head that is due, ended by the next tick.
+    write_keyed(&mut world, "scheduled", WAITING);
+    // These are not blocked: nothing waits, an operator spread them, due, behind a head that is due, ended by the next tick.
     write_keyed(&mut world, "free", WAITING);
+    write_keyed(&mut world, "alone", SCHEDULED);
+    let spread = "'FAILED', 'retried by hand; was DEAD', now() + interval '1 hour'";
+    write_keyed(&mut world, "spread", ("status, last_error, available_at", spread));
+    write_keyed(&mut world, "spread", WAITING);
     write_keyed(&mut world, "due", ("status, fail_count, available_at", "'FAILED', 1, now()"));
     write_keyed(&mut world, "first due", WAITING);
     write_keyed(&mut world, "first due", SCHEDULED);
@@ -45,7 +50,7 @@ fn blocked_keys_are_listed_with_what_blocks_them() {
     assert_eq!(part(&of("failed"))[..3], [json!(failed), json!("FAILED"), json!("nack")]);
     assert_eq!(
         part(&of("scheduled"))[..4],
-        [json!(scheduled), json!("WAITING"), json!("scheduled"), json!(0)]
+        [json!(scheduled), json!("WAITING"), json!("scheduled"), json!(1)]
     );
     let age = of("dead")["age_seconds"].as_f64().unwrap();
     assert!((3000.0..3100.0).contains(&age), "since its last attempt: {age}");
@@ -81,12 +86,26 @@ fn what_is_counted_has_bounds() {
     assert_eq!((blocked.count, blocked.heads[0].depth), (1, 1_001));
     assert!(says(&world, &["status"]).contains(", 1000+ wait"));
 
-    world.insert_many("x", 1_100);
+    world.insert_many("x", 5_100);
     let keys = "update event_outbox set ordering_key = 'k' || id, status = 'DEAD' where ordering_key is null";
     world.client.execute(keys, &[]).unwrap();
     let blocked = outbox(&world.database.url).blocked_keys().unwrap();
-    assert_eq!((blocked.count, blocked.more, blocked.heads.len()), (1_000, true, 20));
-    assert!(says(&world, &["status"]).contains("blocked keys 1000+,"));
+    assert_eq!((blocked.count, blocked.more, blocked.heads.len()), (5_000, true, 20));
+    assert!(says(&world, &["status"]).contains("blocked keys 5000+,"));
+}
+
+#[test]
+fn many_scheduled_events_hide_no_dead_one() {
+    let mut world = World::new();
+    world.insert_many("x", 5_500);
+    let spread = "update event_outbox set ordering_key = 'a' || id, available_at = now() + interval '1 hour'";
+    world.client.execute(spread, &[]).unwrap();
+    let seen = json(&world, &["status"])["blocked_keys"].clone();
+    assert_eq!((&seen["count"], &seen["more"]), (&json!(0), &json!(true)), "{seen}");
+    assert!(says(&world, &["status"]).contains("blocked keys none among the first 5000"));
+    let dead = write_keyed(&mut world, "z", DEAD);
+    let seen = json(&world, &["status"])["blocked_keys"].clone();
+    assert_eq!((&seen["count"], &seen["heads"][0]["id"]), (&json!(1), &json!(dead)), "{seen}");
 }
 
 #[test]
