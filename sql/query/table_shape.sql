@@ -15,6 +15,16 @@ select
         where c.conrelid = attribute.attrelid
             and c.contype = 'c'
             and c.conkey @> array[attribute.attnum]
+    ),
+    -- Those of them that may list our statuses.
+    (
+        select string_agg(quote_ident(c.conname), ', ' order by c.conname)
+        from pg_constraint as c
+        where c.conrelid = attribute.attrelid
+            and c.contype = 'c'
+            and c.conkey @> array[attribute.attnum]
+            and pg_get_constraintdef(c.oid) like '%''WAITING''%'
+            and pg_get_constraintdef(c.oid) like '%''PUBLISHED''%'
     )
 from pg_attribute as attribute
 join pg_type as type on type.oid = attribute.atttypid

@@ -19,6 +19,11 @@ pub(crate) fn apply(database: &Database) -> Exit {
             return error.kind().into();
         }
     }
+    match outbox::advice(database) {
+        Ok(advice) => advice.iter().for_each(|it| log::warn!("{it}")),
+        // What was asked for is done.
+        Err(error) => log::debug!("{error}"),
+    }
     Exit::Done
 }
 

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use outboxd::config::Config;
-use outboxd::outbox::{self, Backlog};
+use outboxd::outbox::{self, Backlog, Outbox};
 use outboxd::publisher;
 use outboxd::relay::{Relay, Stop, Tick, Trouble};
 
@@ -41,6 +41,9 @@ pub(crate) fn once(config: Config) -> Exit {
     let idle = tally.claimed == 0 && trouble.is_none() && !stopped;
     let trouble = if idle { relay.probe_broker() } else { trouble };
     let backlog = idle.then(|| relay.outbox().backlog());
+    if trouble.is_none() {
+        advise(relay.outbox());
+    }
     relay.close();
     match (backlog, &trouble) {
         (Some(Ok(backlog)), None) => print::line(nothing_due(&backlog, &min_age)),
@@ -71,6 +74,14 @@ fn stop_on_signals(config: &Config) -> Option<Stop> {
             print::error(format_args!("listening for signals failed: {error}"));
             None
         }
+    }
+}
+
+/// Warns of what slows the relay down or leads it astray. What it could not look at is no trouble of this run.
+fn advise(outbox: &mut Outbox) {
+    match outbox.advice() {
+        Ok(advice) => advice.iter().for_each(|it| log::warn!("{it}")),
+        Err(error) => log::debug!("{error}"),
     }
 }
 

@@ -18,12 +18,14 @@ const SNAPSHOT_TRANSACTIONS: u64 = 100_000;
 pub(super) struct Trouble {
     blocked: Result<BlockedKeys>,
     snapshots: Result<Vec<OldSnapshot>>,
+    advice: Result<Vec<String>>,
 }
 
 pub(super) fn look(outbox: &mut Outbox) -> Trouble {
     Trouble {
         blocked: outbox.blocked_keys(),
         snapshots: outbox.old_snapshots(SNAPSHOT_AGE, SNAPSHOT_TRANSACTIONS),
+        advice: outbox.advice(),
     }
 }
 
@@ -54,10 +56,14 @@ impl Trouble {
             }
             Err(error) => print::line(format_args!("\nold snapshots not looked at: {error}")),
         }
+        match &self.advice {
+            Ok(advice) => advice.iter().for_each(|it| print::line(format_args!("\nwarning: {it}"))),
+            Err(error) => print::line(format_args!("\ntable not looked at: {error}")),
+        }
     }
 
-    /// Two fields, null where it could not be looked at.
-    pub(super) fn json(&self) -> [(&'static str, Value); 2] {
+    /// Three fields, null where it could not be looked at.
+    pub(super) fn json(&self) -> [(&'static str, Value); 3] {
         let blocked = self.blocked.as_ref().ok().map(|keys| {
             json!({
                 "count": keys.count,
@@ -67,7 +73,8 @@ impl Trouble {
         });
         let snapshots = self.snapshots.as_ref().ok();
         let snapshots = snapshots.map(|all| all.iter().map(snapshot).collect::<Vec<_>>());
-        [("blocked_keys", json!(blocked)), ("old_snapshots", json!(snapshots))]
+        let warnings = self.advice.as_ref().ok();
+        [("blocked_keys", json!(blocked)), ("old_snapshots", json!(snapshots)), ("warnings", json!(warnings))]
     }
 }
 

@@ -5,6 +5,7 @@
 //! Settling writes what became of them and commits.
 
 mod address;
+mod advice;
 mod append;
 mod bytes;
 mod claim;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 use crate::config::{Claim as ClaimConfig, Database, Fallback, TableName};
 use crate::error::Result;
 
+pub use advice::advice;
 pub use append::{Writer, append, append_all, enqueue};
 pub use claim::{Claim, Claimed, Left, Look, Scope};
 pub use operate::{

@@ -101,10 +101,16 @@ fn apply(client: &mut Client, begin: &str, table: &TableName) -> Result<Initiali
             build_indexes(client, table, started)?;
             Initialised::Completed
         }
-        Shape::Complete(_) => match build_indexes(client, table, started)? {
-            0 => Initialised::Unchanged,
-            _ => Initialised::Completed,
-        },
+        Shape::Complete(_) => {
+            let chosen = autovacuum_is_chosen(client, table)?;
+            if !chosen {
+                patiently(client, &autovacuum(table), table, started)?;
+            }
+            match build_indexes(client, table, started)? {
+                0 if chosen => Initialised::Unchanged,
+                _ => Initialised::Completed,
+            }
+        }
     };
     let payload = shape::complete(client, begin, table)?;
     for index in quoted_indexes(table) {

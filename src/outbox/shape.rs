@@ -47,6 +47,8 @@ struct Column {
     kind: String,
     labels: Option<Vec<String>>,
     checks: Option<String>,
+    /// The names of the constraints that may list our statuses.
+    constraints: Option<String>,
 }
 
 /// What is known of the table.
@@ -96,11 +98,39 @@ const WRITTEN: &[&str] = &["FAILED", "PUBLISHED", "DEAD", "EXPIRED"];
 
 /// Reads the table's shape, within time limits.
 pub(super) fn read(client: &mut Client, begin: &str, table: &TableName) -> Result<Shape> {
-    let columns = within_limits(client, begin, "reading the table's columns", |client| {
+    Ok(judge(&columns_of(client, begin, table)?))
+}
+
+fn columns_of(client: &mut Client, begin: &str, table: &TableName) -> Result<Vec<Column>> {
+    within_limits(client, begin, "reading the table's columns", |client| {
         let rows = client.query_typed(TABLE_SHAPE, &[(&quoted_table(table), Type::TEXT)])?;
         rows.iter().map(column).collect::<std::result::Result<Vec<_>, _>>()
-    })?;
-    Ok(judge(&columns))
+    })
+}
+
+/// What a complete table leaves to be wished for.
+pub(super) struct Leftovers {
+    /// The columns whose times have no zone.
+    pub(super) zoneless: Vec<String>,
+    /// That its status does not take SKIPPED, which only an operator writes.
+    pub(super) not_taken: Option<String>,
+}
+
+/// Reads them.
+pub(super) fn leftovers(client: &mut Client, begin: &str, table: &TableName) -> Result<Leftovers> {
+    let columns = columns_of(client, begin, table)?;
+    let zoneless = columns.iter().filter(|it| {
+        it.kind.starts_with("timestamp") && it.kind.ends_with("without time zone") && is_known(&it.name)
+    });
+    let status = columns.iter().find(|it| it.name == "status");
+    Ok(Leftovers {
+        zoneless: zoneless.map(|it| it.name.clone()).collect(),
+        not_taken: status.and_then(|it| unknown_statuses(it, &["SKIPPED"])),
+    })
+}
+
+fn is_known(name: &str) -> bool {
+    ORIGINAL.iter().chain(OURS).any(|(known, _)| *known == name)
 }
 
 fn column(row: &Row) -> std::result::Result<Column, postgres::Error> {
@@ -109,6 +139,7 @@ fn column(row: &Row) -> std::result::Result<Column, postgres::Error> {
         kind: row.try_get(1)?,
         labels: row.try_get(2)?,
         checks: row.try_get(3)?,
+        constraints: row.try_get(4)?,
     })
 }
 
@@ -164,7 +195,7 @@ fn judge(columns: &[Column]) -> Shape {
         }
     }
     if let Some(status) = column("status") {
-        reasons.extend(unknown_statuses(status));
+        reasons.extend(unknown_statuses(status, WRITTEN));
     }
     if !reasons.is_empty() {
         return Shape::Foreign(reasons);
@@ -182,18 +213,25 @@ fn judge(columns: &[Column]) -> Shape {
 
 /// The statuses that we write and the column does not take: an enum without the label, or a CHECK that lists
 /// statuses without it.
-fn unknown_statuses(status: &Column) -> Option<String> {
-    let unknown = |known: &dyn Fn(&str) -> bool| {
-        let unknown: Vec<_> = WRITTEN.iter().copied().filter(|it| !known(it)).collect();
-        (!unknown.is_empty()).then(|| format!("its column status does not take {}", unknown.join(", ")))
+fn unknown_statuses(status: &Column, written: &[&str]) -> Option<String> {
+    let unknown = |known: &dyn Fn(&str) -> bool, mend: &dyn Fn(&[&str]) -> String| {
+        let unknown: Vec<_> = written.iter().copied().filter(|it| !known(it)).collect();
+        let (list, mend) = (unknown.join(", "), mend(&unknown));
+        (!unknown.is_empty()).then(|| format!("its column status does not take {list} ({mend})"))
     };
     if let Some(labels) = &status.labels {
-        return unknown(&|it| labels.iter().any(|label| label == it));
+        let mend = |unknown: &[&str]| {
+            let add = |it: &&str| format!("alter type {} add value '{it}'", status.kind);
+            unknown.iter().map(add).collect::<Vec<_>>().join("; ")
+        };
+        return unknown(&|it| labels.iter().any(|label| label == it), &mend);
     }
     // A CHECK that names two statuses or more is a list of them; one that names one may say anything.
     let lists = |checks: &&String| checks.contains("'WAITING'") && checks.contains("'PUBLISHED'");
     let checks = status.checks.as_ref().filter(lists)?;
-    unknown(&|it| checks.contains(&format!("'{it}'")))
+    let constraints = status.constraints.as_deref().unwrap_or("of it");
+    let mend = |_: &[&str]| format!("alter table ... drop constraint {constraints}, and add one that does");
+    unknown(&|it| checks.contains(&format!("'{it}'")), &mend)
 }
 
 #[cfg(test)]
@@ -212,7 +250,7 @@ mod tests {
                     Some((_, Some(kind))) => (*kind).to_string(),
                     None => kind(name, kinds),
                 };
-                Some(Column { name: (*name).into(), kind, labels: None, checks: None })
+                Some(Column { name: (*name).into(), kind, labels: None, checks: None, constraints: None })
             })
             .collect()
     }
@@ -241,18 +279,27 @@ mod tests {
             kind: "text".into(),
             labels: labels.map(|labels| labels.iter().map(|it| (*it).into()).collect()),
             checks: checks.map(Into::into),
+            constraints: checks.map(|_| "status_is_known".into()),
         };
         let three = "CHECK ((status = ANY (ARRAY['WAITING', 'PUBLISHED', 'FAILED'])))";
         let all = ["WAITING", "FAILED", "PUBLISHED", "DEAD", "EXPIRED"];
         let cases = [
             (status(None, None), None),
             (status(None, Some("CHECK ((length(status) < 20))")), None),
-            (status(None, Some(three)), Some("its column status does not take DEAD, EXPIRED")),
+            (
+                status(None, Some(three)),
+                Some(
+                    "its column status does not take DEAD, EXPIRED (alter table ... drop constraint status_is_known, and add one that does)",
+                ),
+            ),
             (status(Some(&all), None), None),
-            (status(Some(&all[..4]), None), Some("its column status does not take EXPIRED")),
+            (
+                status(Some(&all[..4]), None),
+                Some("its column status does not take EXPIRED (alter type text add value 'EXPIRED')"),
+            ),
         ];
         for (column, expected) in cases {
-            assert_eq!(unknown_statuses(&column).as_deref(), expected);
+            assert_eq!(unknown_statuses(&column, WRITTEN).as_deref(), expected);
         }
     }
 }

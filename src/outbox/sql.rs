@@ -114,6 +114,7 @@ pub(super) fn part(text: &str) -> String {
 }
 
 pub(super) const OLD_SNAPSHOTS: &str = include_str!("../../sql/query/old_snapshots.sql");
+pub(super) const SESSION_ZONE: &str = include_str!("../../sql/query/session_zone.sql");
 pub(super) const NOW: &str = include_str!("../../sql/query/now.sql");
 pub(super) const WALK_BEGIN: &str = include_str!("../../sql/query/walk_begin.sql");
 pub(super) const TABLE_SHAPE: &str = include_str!("../../sql/query/table_shape.sql");

@@ -1,5 +1,6 @@
 //! What an operator does with events by hand: `list`, `show`, `retry`, `skip`, `purge`, and the warnings of `status`.
 
+mod advice;
 mod anywhere;
 mod filters;
 mod purge;

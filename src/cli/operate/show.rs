@@ -115,7 +115,11 @@ fn print(shown: &Shown, routing: &Routing) {
         Headers::Json(text) => print::one_line(text),
         Headers::TooLarge(length) => format!("{length} bytes"),
     };
-    let age = listed.age.map(|age| format!(" ({} ago)", report::short_age(age))).unwrap_or_default();
+    let age = match (&listed.created_at, listed.age) {
+        (_, Some(age)) => format!(" ({} ago)", report::short_age(age)),
+        (Some(at), None) if !at.starts_with('-') => " (still to come: is time_zone right?)".into(),
+        _ => String::new(),
+    };
     let way = match shown.way(routing) {
         Ok(way) => format!(
             "exchange {:?}, routing key {:?}{}",

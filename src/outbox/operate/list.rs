@@ -39,7 +39,7 @@ pub struct Listed {
     pub fail_count: u64,
     /// When it was created, in UTC.
     pub created_at: Option<String>,
-    /// How long ago that was, by the database's clock.
+    /// How long ago that was, by the database's clock; none when it is to come.
     pub age: Option<Duration>,
     /// When it is due, in UTC; when it was given up, of a SKIPPED or EXPIRED one.
     pub available_at: Option<String>,
@@ -111,7 +111,7 @@ impl Listed {
             status: text(4)?.unwrap_or_default(),
             fail_count: super::page::unsigned(row.try_get(from + 5)?),
             created_at: text(6)?,
-            age: age.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok()),
+            age: age.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             available_at: text(8)?,
             last_error: text(9)?,
         }))
