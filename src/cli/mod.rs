@@ -16,7 +16,7 @@ mod trouble;
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use outboxd::config::Problems;
+use outboxd::config::{Problems, is_ignored_variable};
 
 use args::{Action, Args};
 use exit::Exit;
@@ -40,6 +40,14 @@ pub(crate) fn main(
 }
 
 fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Exit {
+    let environment: Vec<_> = environment.into_iter().collect();
+    for (name, value) in &environment {
+        if let Some(name) = name.to_str().filter(|name| is_ignored_variable(name) && !value.is_empty()) {
+            log::warn!(
+                "{name} is set, and outboxd does not look at it: what it says must be in DATABASE_URL"
+            );
+        }
+    }
     let done = match &args.action {
         Action::Init { print: true, inbox: true } => Ok(init::print_inbox()),
         Action::Init { print: false, inbox: true } => {

@@ -9,6 +9,9 @@ use super::Secret;
 use super::libpq::{Fallback, is_libpq_variable};
 use super::setting::{ROUTE_KEYS, RouteKey, SETTINGS, Setting};
 
+/// The setting that the `PG*` variables stand for.
+const DATABASE_URL: &str = "database_url";
+
 /// One value that was given, under the name that its origin uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
@@ -160,8 +163,9 @@ impl<'a> Reader<'a> {
         let setting = Setting::named(name)?;
         let given = self.effective(name);
         let Some(text) = given.map(|given| given.value.as_str()).or(setting.default) else {
+            let also = if name == DATABASE_URL { ", or name the server with PGHOST" } else { "" };
             let why = format!(
-                "missing; give it as {} or {}, or in the configuration file",
+                "missing; give it as {} or {}, or in the configuration file{also}",
                 setting.flag(),
                 setting.variable(),
             );

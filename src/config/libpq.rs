@@ -24,6 +24,26 @@ const VARIABLES: &[(&str, &str)] = &[
     ("PGTARGETSESSIONATTRS", "target_session_attrs"),
 ];
 
+/// Those of libpq that would change where the database is or how it is spoken to, and are not looked at.
+const IGNORED: &[&str] = &[
+    "PGHOSTADDR",
+    "PGSERVICE",
+    "PGSERVICEFILE",
+    "PGSSLCRL",
+    "PGSSLCRLDIR",
+    "PGREQUIREAUTH",
+    "PGREQUIREPEER",
+    "PGSSLMINPROTOCOLVERSION",
+    "PGSSLMAXPROTOCOLVERSION",
+    "PGGSSENCMODE",
+    "PGTZ",
+];
+
+/// Whether libpq looks at this environment variable and outboxd does not: worth a warning.
+pub fn is_ignored_variable(name: &str) -> bool {
+    IGNORED.contains(&name)
+}
+
 /// The value of a `PG*` variable.
 #[derive(Debug, Clone)]
 pub struct Fallback {

@@ -20,7 +20,7 @@ use crate::{outbox, publisher};
 pub use file::parse_toml;
 pub use given::{Given, GivenRoute, Origin, Problem, Problems};
 use given::{Keys, Reader};
-pub use libpq::{Fallback, is_libpq_variable};
+pub use libpq::{Fallback, is_ignored_variable, is_libpq_variable};
 pub use operator::Operator;
 pub use setting::{Group, ROUTE_KEYS, RouteKey, SETTINGS, Setting};
 pub use value::{TableName, parse_duration};

@@ -215,7 +215,8 @@ fn settings_must_agree() {
 
 #[test]
 fn urls_are_needed_checked_and_never_shown() {
-    let missing = "database_url: missing; give it as --database-url or DATABASE_URL, or in the configuration file\n\
+    let missing = "database_url: missing; give it as --database-url or DATABASE_URL, or in the configuration file, \
+                   or name the server with PGHOST\n\
                    amqp_url: missing; give it as --amqp-url or AMQP_URL, or in the configuration file";
     let nothing = Config::from_given(&[], &[]).unwrap_err();
     assert_eq!(nothing.to_string(), missing);

@@ -42,6 +42,8 @@ pub(super) struct Address {
     options: postgres::Config,
     tls: Tls,
     password: Option<String>,
+    /// The variable that the password is from, when the address has none.
+    password_variable: Option<&'static str>,
     password_file: Option<PathBuf>,
 }
 
@@ -90,13 +92,19 @@ impl Address {
         for fallback in fallbacks {
             if !parameters.contains_key(fallback.keyword()) {
                 parameters.insert(fallback.keyword(), fallback.value().expose().into());
-                used.push(fallback.variable());
+                used.push((fallback.keyword(), fallback.variable()));
             }
         }
-        Self::read(parameters).map_err(|reason| match used.as_slice() {
-            [] => reason,
-            used => format!("{reason} (in effect from the environment: {})", used.join(", ")),
-        })
+        let mut address = Self::read(parameters).map_err(|reason| {
+            let named = used.iter().filter(|(keyword, _)| reason.contains(keyword));
+            match named.map(|(_, variable)| *variable).collect::<Vec<_>>().as_slice() {
+                [] => reason,
+                named => format!("{reason} (in effect from the environment: {})", named.join(", ")),
+            }
+        })?;
+        address.password_variable =
+            used.iter().find(|(keyword, _)| *keyword == "password").map(|(_, variable)| *variable);
+        Ok(address)
     }
 
     fn read(mut parameters: Parameters) -> std::result::Result<Self, String> {
@@ -152,7 +160,7 @@ impl Address {
             Mode::Require | Mode::VerifyCa | Mode::VerifyFull => SslMode::Require,
         });
         let connect_timeout = options.get_connect_timeout().copied();
-        Ok(Self { places, connect_timeout, options, tls, password, password_file })
+        Ok(Self { places, connect_timeout, options, tls, password, password_variable: None, password_file })
     }
 
     /// The same, with a mark on its sessions that a pooler refuses or drops; see `direct.sql`.
@@ -178,9 +186,10 @@ impl Address {
             let addresses = (place.host.as_str(), place.port).to_socket_addrs().map_or(1, Iterator::count);
             options.connect_timeout(limit / u32::try_from(addresses.max(1)).unwrap_or(1));
         }
-        let mut ignored = None;
+        let mut note = None;
         if let Some(password) = &self.password {
             options.password(password);
+            note = self.password_variable.map(|variable| format!("the password is that of {variable}"));
         } else if let Some(path) = &self.password_file {
             let login = Login {
                 host: &place.host,
@@ -189,12 +198,15 @@ impl Address {
                 user: self.options.get_user().unwrap_or_default(),
             };
             match passfile::password(path, &login) {
-                Ok(Some(password)) => _ = options.password(password),
+                Ok(Some(password)) => {
+                    options.password(password);
+                    note = Some(format!("the password is that of the password file {}", path.display()));
+                }
                 Ok(None) => {}
-                Err(why) => ignored = Some(why),
+                Err(why) => note = Some(why),
             }
         }
-        self.connect_with(&mut options, place, what).map_err(|error| match (ignored, error.kind()) {
+        self.connect_with(&mut options, place, what).map_err(|error| match (note, error.kind()) {
             (Some(why), Kind::Denied(_)) => Error::new(error.kind(), format!("{error}; {why}")),
             _ => error,
         })
@@ -366,6 +378,10 @@ mod tests {
         let reason = Address::parse("postgres://h/d", &wrong).map(|_| ()).unwrap_err();
         assert!(reason.contains("PGSSLMODE") && !reason.contains("secret"), "{reason}");
         assert!(Address::parse("postgres://h/d?sslmode=disable", &wrong).is_ok());
+        // What has nothing to do with it is not blamed.
+        let file = [fallback("PGPASSFILE", "/x")];
+        let reason = Address::parse("postgres://h/d?sslmode=no", &file).map(|_| ()).unwrap_err();
+        assert!(reason.contains("sslmode") && !reason.contains("PGPASSFILE"), "{reason}");
     }
 
     #[test]

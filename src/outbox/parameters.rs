@@ -40,6 +40,23 @@ const KEYWORDS: &[&str] = &[
     "keepalives_retries",
 ];
 
+/// Those of libpq that people use and that are not understood; they are named, because none can be a password.
+const REFUSED: &[&str] = &[
+    "service",
+    "require_auth",
+    "requirepeer",
+    "sslcrl",
+    "sslcrldir",
+    "sslpassword",
+    "sslcompression",
+    "ssl_min_protocol_version",
+    "ssl_max_protocol_version",
+    "gssencmode",
+    "krbsrvname",
+    "client_encoding",
+    "replication",
+];
+
 /// Each keyword's value; the last one given counts.
 pub(super) type Parameters = BTreeMap<&'static str, String>;
 
@@ -138,6 +155,9 @@ fn parse_pairs(text: &str) -> Result<Parameters, String> {
     while !rest.is_empty() {
         let (name, value) = rest.split_once('=').ok_or(FORM)?;
         // The name is not shown: it may be the end of a password that holds a blank.
+        if REFUSED.contains(&name.trim()) {
+            return Err(format!("the keyword {} is not supported", name.trim()));
+        }
         let name = keyword(name.trim())
             .ok_or("has an unknown keyword, or a value with a blank in it that is not in single quotes")?;
         let (value, after) = pair_value(value.trim_start())?;
@@ -224,6 +244,7 @@ mod tests {
             ("postgres://u:secret@h/d?sslmode", "without a value"),
             ("postgres://u:secret@[::1/d", "expected postgres://"),
             ("host=h password=a secret=c", "unknown keyword"),
+            ("service=secret", "the keyword service is not supported"),
             ("host=h password=a secret", "expected postgres://"),
             ("host=h password='secret", "closing quote"),
         ] {

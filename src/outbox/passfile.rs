@@ -17,29 +17,40 @@ pub(super) struct Login<'a> {
     pub(super) user: &'a str,
 }
 
-/// The password of the first line that fits; none when there is no such line, or no file.
+/// The password of the first line that fits; none when there is no file.
 ///
 /// # Errors
-/// Why the file is not used: as libpq does, one that others may read is left alone.
+/// Why there is none: no line fits, or the file is not used. As libpq does, one that others may read is left alone.
 pub(super) fn password(path: &Path, login: &Login<'_>) -> Result<Option<String>, String> {
     let ignored = |why: String| format!("the password file {} is ignored: {why}", path.display());
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
+    // Looked at before it is opened: opening a pipe would wait for a writer.
+    let about = match fs::metadata(path) {
+        Ok(about) => about,
         Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
             return Ok(None);
         }
         Err(error) => return Err(ignored(error.to_string())),
     };
-    let about = file.metadata().map_err(|error| ignored(error.to_string()))?;
     if !about.is_file() {
         return Err(ignored("it is no plain file".into()));
     }
+    let file = fs::File::open(path).map_err(|error| ignored(error.to_string()))?;
     if about.permissions().mode() & 0o077 != 0 {
         return Err(ignored("others may read it; its mode must be 0600".into()));
     }
     let mut text = String::new();
     file.take(FILE_MAX).read_to_string(&mut text).map_err(|error| ignored(error.to_string()))?;
-    Ok(find(&text, login))
+    match find(&text, login) {
+        Some(password) => Ok(Some(password)),
+        None => Err(format!(
+            "no line of the password file {} is for host {}, port {}, database {} and user {}",
+            path.display(),
+            login.host,
+            login.port,
+            login.database,
+            if login.user.is_empty() { "(none: the address must name one)" } else { login.user },
+        )),
+    }
 }
 
 fn find(text: &str, login: &Login<'_>) -> Option<String> {
@@ -88,6 +99,14 @@ mod tests {
         \\*:5432:app:relay:no star\n\
         short:5432\n\
         *:*:*:other:any\n";
+
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        // Opening a pipe, or what never ends, would wait for ever.
+        let login = Login { host: "h", port: 1, database: "d", user: "u" };
+        assert!(password(Path::new("/dev/zero"), &login).unwrap_err().contains("no plain file"));
+        assert_eq!(password(Path::new("/nowhere/at/all"), &login), Ok(None));
+    }
 
     #[test]
     fn the_first_line_that_fits_counts() {

@@ -168,3 +168,35 @@ fn a_password_that_changes_is_found_without_a_restart() {
     home.write("*:*:*:app:changed");
     goes_on(&mut world, &queue, &relay);
 }
+
+#[test]
+fn a_refused_password_says_whose_it_is() {
+    let (server, world) = guarded();
+    let name = &world.database.name;
+    let url = format!("postgres://app@127.0.0.1:{}/{name}", server.port());
+    let output = enqueue(&[("DATABASE_URL", &url), ("PGPASSWORD", "wrong")], 77);
+    assert!(output.stderr.contains("the password is that of PGPASSWORD"), "{output:?}");
+
+    let home = Home::with(&format!("127.0.0.1:{}:{name}:app:wrong\n", server.port()));
+    let file = home.file();
+    let output = enqueue(&[("DATABASE_URL", &url), ("HOME", home.path())], 77);
+    let expected = format!("the password is that of the password file {}", file.display());
+    assert!(output.stderr.contains(&expected), "{output:?}");
+
+    home.write("127.0.0.1:1:other:app:right\n");
+    let output = enqueue(&[("DATABASE_URL", &url), ("HOME", home.path())], 77);
+    let expected = format!("no line of the password file {} is for host 127.0.0.1", file.display());
+    assert!(output.stderr.contains(&expected), "{output:?}");
+    assert!(!output.stderr.contains("right") && !output.stderr.contains("wrong"), "{output:?}");
+}
+
+#[test]
+fn what_psql_would_look_at_and_this_does_not_is_named() {
+    let output = enqueue(&[("PGSERVICE", "app"), ("PGSSLCRL", "")], 78);
+    assert_eq!(
+        output.stderr.matches("PGSERVICE is set, and outboxd does not look at it").count(),
+        1,
+        "{output:?}"
+    );
+    assert!(!output.stderr.contains("PGSSLCRL") && output.stderr.contains("PGHOST"), "{output:?}");
+}
