@@ -8,7 +8,8 @@ with held as (
         pid::text as name,
         application_name as application,
         extract(epoch from clock_timestamp() - xact_start)::float8 as seconds,
-        age(backend_xmin)::bigint as transactions
+        age(backend_xmin)::bigint as transactions,
+        state
     from pg_stat_activity
     where backend_xmin is not null
         and pid <> pg_backend_pid()
@@ -21,15 +22,16 @@ with held as (
         left(gid, 200),
         null,
         extract(epoch from clock_timestamp() - prepared)::float8,
-        age(transaction)::bigint
+        age(transaction)::bigint,
+        null
     from pg_prepared_xacts
     where database = current_database()
     union all
-    select 'replication slot', slot_name::text, null, null, age(xmin)::bigint
+    select 'replication slot', slot_name::text, null, null, age(xmin)::bigint, null
     from pg_replication_slots
     where xmin is not null
 )
-select kind, name, nullif(application, ''), seconds, transactions
+select kind, name, nullif(application, ''), seconds, transactions, state
 from held
 where seconds >= $1 or (seconds is null and transactions >= $2)
 order by seconds desc nulls last, transactions desc

@@ -1,7 +1,7 @@
 -- Gives the next events of a walk up that an operator means, or only says which they are. The time of it goes into
 -- available_at: SKIPPED has no column of its own, and retention counts from there.
 -- Parameters: those of the filter ($4 is never null, and names unfinished statuses only) and of the page; $12 at most
--- so many rows; $15 the reason, or null to keep the last error; $16 whether nothing is to be changed; $17 at most so
+-- so many rows; $15 the reason, or null to keep the last error behind a word of it; $16 whether nothing is to be changed; $17 at most so
 -- many examples.
 -- Index: the page's, then the primary key. Locks: the rows; one that a relay is sending is passed over: what the
 -- relay decides about it stands.
@@ -28,7 +28,7 @@ changed as (
     update {table} as outbox
     set status = 'SKIPPED',
         available_at = clock_timestamp(),
-        last_error = coalesce($15, outbox.last_error)
+        last_error = left(coalesce($15, 'skipped by hand' || coalesce('; was: ' || outbox.last_error, '')), 1000)
     from free
     where outbox.id = free.id
     returning outbox.id

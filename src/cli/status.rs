@@ -86,7 +86,11 @@ impl Status {
                 match &seen.counts {
                     Ok(counts) => {
                         for (status, count) in ordered(counts) {
-                            print::line(format_args!("{status:<9} {count:>10}"));
+                            let see = match status.as_str() {
+                                "DEAD" if count > 0 => "  see: outboxd list --status dead",
+                                _ => "",
+                            };
+                            print::line(format_args!("{status:<9} {count:>10}{see}"));
                         }
                     }
                     Err(error) => print::line(format_args!("not counted: {error}")),

@@ -14,6 +14,9 @@ const SNAPSHOT_AGE: Duration = Duration::from_secs(5 * 60);
 /// The same in transactions, for those whose time is not visible.
 const SNAPSHOT_TRANSACTIONS: u64 = 100_000;
 
+/// The kind of snapshot that a session has.
+const SESSION: &str = "session";
+
 /// What was seen. An error says why it could not be looked at.
 pub(super) struct Trouble {
     blocked: Result<BlockedKeys>,
@@ -123,11 +126,21 @@ fn head(head: &BlockedKey) -> Value {
 
 fn warning(it: &OldSnapshot) -> String {
     let application = it.application.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-    let age = it.age.map_or("its age is not visible".into(), |age| format!("for {}", short(age)));
+    let state = it.state.as_ref().map(|state| format!(", {state}")).unwrap_or_default();
+    let age = match it.age {
+        Some(age) => format!("for {}", short(age)),
+        None if it.kind == SESSION => "its age is not visible: grant pg_read_all_stats to the role".into(),
+        None => "its age is not known".into(),
+    };
     let OldSnapshot { kind, name, transactions, .. } = it;
+    let remedy = match kind.as_str() {
+        SESSION => format!("end it with: select pg_terminate_backend({name})"),
+        "replication slot" => format!("if nobody needs it: select pg_drop_replication_slot('{name}')"),
+        _ => format!("end it with: rollback prepared '{name}'"),
+    };
     print::one_line(&format!(
-        "an old snapshot keeps vacuum from removing dead rows, and the relay slows down: {kind} {name}{application}, {age}, \
-         {transactions} transactions"
+        "an old snapshot keeps vacuum from removing dead rows, and the relay slows down: {kind} {name}{application}{state}, \
+         {age}, {transactions} transactions; {remedy}"
     ))
 }
 
@@ -138,6 +151,7 @@ fn snapshot(it: &OldSnapshot) -> Value {
         "application": it.application,
         "age_seconds": it.age.map(|age| age.as_secs_f64()),
         "transactions": it.transactions,
+        "state": it.state,
     })
 }
 

@@ -221,7 +221,7 @@ fn unknown_statuses(status: &Column, written: &[&str]) -> Option<String> {
     };
     if let Some(labels) = &status.labels {
         let mend = |unknown: &[&str]| {
-            let add = |it: &&str| format!("alter type {} add value '{it}'", status.kind);
+            let add = |it: &&str| format!("mend it with: alter type {} add value '{it}'", status.kind);
             unknown.iter().map(add).collect::<Vec<_>>().join("; ")
         };
         return unknown(&|it| labels.iter().any(|label| label == it), &mend);
@@ -230,7 +230,9 @@ fn unknown_statuses(status: &Column, written: &[&str]) -> Option<String> {
     let lists = |checks: &&String| checks.contains("'WAITING'") && checks.contains("'PUBLISHED'");
     let checks = status.checks.as_ref().filter(lists)?;
     let constraints = status.constraints.as_deref().unwrap_or("of it");
-    let mend = |_: &[&str]| format!("alter table ... drop constraint {constraints}, and add one that does");
+    let mend = |_: &[&str]| {
+        format!("mend it with: alter table ... drop constraint {constraints}, and add one that does")
+    };
     unknown(&|it| checks.contains(&format!("'{it}'")), &mend)
 }
 
@@ -289,13 +291,15 @@ mod tests {
             (
                 status(None, Some(three)),
                 Some(
-                    "its column status does not take DEAD, EXPIRED (alter table ... drop constraint status_is_known, and add one that does)",
+                    "its column status does not take DEAD, EXPIRED (mend it with: alter table ... drop constraint status_is_known, and add one that does)",
                 ),
             ),
             (status(Some(&all), None), None),
             (
                 status(Some(&all[..4]), None),
-                Some("its column status does not take EXPIRED (alter type text add value 'EXPIRED')"),
+                Some(
+                    "its column status does not take EXPIRED (mend it with: alter type text add value 'EXPIRED')",
+                ),
             ),
         ];
         for (column, expected) in cases {

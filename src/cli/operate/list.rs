@@ -1,6 +1,6 @@
 //! `outboxd list`.
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use outboxd::outbox::{self, Filter, Outbox};
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub(super) fn command() -> Command {
             Arg::new("after")
                 .long("after")
                 .value_name("ID")
-                .value_parser(value_parser!(i64))
+                .value_parser(row)
                 .allow_hyphen_values(true)
                 .help("go on after this row id"),
         )
@@ -47,6 +47,10 @@ pub(super) fn read(matches: &ArgMatches) -> List {
         after: filter::one(matches, "after"),
         json: matches.get_flag("json"),
     }
+}
+
+fn row(text: &str) -> Result<i64, &'static str> {
+    text.parse().map_err(|_| "expected the row id of an event, such as 4711")
 }
 
 pub(super) fn list(outbox: &mut Outbox, asked: &List) -> Exit {

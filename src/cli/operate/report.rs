@@ -122,21 +122,24 @@ pub(super) fn event(listed: &Listed) -> Value {
 }
 
 /// Longest last error in a table, in characters.
-const ERROR_MAX: usize = 80;
+const ERROR_MAX: usize = 160;
+
+/// The same of a type or a key.
+const NAME_MAX: usize = 60;
 
 /// Prints events as a table.
 pub(super) fn table(events: &[Listed]) {
-    let head = ["ID", "EVENT ID", "TYPE", "KEY", "STATUS", "FAILED", "AGE", "LAST ERROR"].map(String::from);
+    let head = ["ID", "EVENT ID", "TYPE", "KEY", "STATUS", "TRIES", "AGE", "LAST ERROR"].map(String::from);
     let row = |event: &Listed| {
         [
             event.id.to_string(),
             print::one_line(&event.event_id),
-            print::one_line(&event.event_type),
-            print::one_line(event.ordering_key.as_deref().unwrap_or("-")),
+            print::one_line(&cut(&event.event_type, NAME_MAX)),
+            print::one_line(&cut(event.ordering_key.as_deref().unwrap_or("-"), NAME_MAX)),
             print::one_line(&event.status),
             event.fail_count.to_string(),
             event.age.map_or("-".into(), short_age),
-            print::one_line(&cut(event.last_error.as_deref().unwrap_or("-"))),
+            print::one_line(&cut(event.last_error.as_deref().unwrap_or("-"), ERROR_MAX)),
         ]
     };
     let rows: Vec<[String; 8]> = std::iter::once(head).chain(events.iter().map(row)).collect();
@@ -150,8 +153,8 @@ pub(super) fn table(events: &[Listed]) {
     }
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(ERROR_MAX) {
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}...", text.get(..at).unwrap_or_default()),
         None => text.into(),
     }

@@ -21,7 +21,7 @@ pub struct Skip {
     /// Only the first unfinished event of the filter's key, if the filter means it and it blocks the key: it is DEAD,
     /// backs off, or is scheduled. One that is merely due, or younger than `min_age`, is left.
     pub head_only: bool,
-    /// For `last_error`; none keeps the last one.
+    /// For `last_error`; without one it says so, and keeps the last one behind that.
     pub reason: Option<String>,
     /// At most so many.
     pub limit: Option<u64>,

@@ -72,6 +72,8 @@ pub struct OldSnapshot {
     pub age: Option<Duration>,
     /// Transactions that began since.
     pub transactions: u64,
+    /// What a session is doing, such as `idle in transaction`; none when that is not visible to us.
+    pub state: Option<String>,
 }
 
 impl Outbox {
@@ -150,6 +152,7 @@ fn old_snapshot(row: &Row) -> std::result::Result<OldSnapshot, postgres::Error> 
         application: row.try_get(2)?,
         age: age(row.try_get(3)?),
         transactions: unsigned(row.try_get(4)?),
+        state: row.try_get(5)?,
     })
 }
 

@@ -49,7 +49,7 @@ fn people_read_counts_the_backlog_and_both_servers() {
         "table event_outbox",
         "WAITING 3",
         "FAILED 1",
-        "DEAD 1",
+        "DEAD 1 see: outboxd list --status dead",
         "PUBLISHED 2",
         "EXPIRED 0",
         "SKIPPED 1",

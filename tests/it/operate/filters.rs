@@ -190,6 +190,7 @@ fn a_command_that_changes_something_asks_which_events() {
         (&["retry", "--all", "--rate", "0"], "expected events a second"),
         (&["retry", "--all", "--expires-in", "1h", "--no-deadline"], "cannot be used with"),
         (&["list", "--limit", "0"], "--limit"),
+        (&["list", "--after", "abc"], "expected the row id"),
     ];
     for (arguments, hint) in cases {
         let refused = ends(&world, 64, arguments);

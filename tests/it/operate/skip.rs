@@ -34,11 +34,11 @@ fn unfinished_events_are_skipped_and_no_others() {
 }
 
 #[test]
-fn without_a_reason_the_last_error_stays() {
+fn without_a_reason_the_last_error_stays_behind_a_word_of_it() {
     let mut world = World::new();
     let id = write(&mut world, DEAD);
     says(&world, &["skip", "--id", &id.to_string()]);
-    assert_eq!(world.row(id).last_error.as_deref(), Some("312 NO_ROUTE"));
+    assert_eq!(world.row(id).last_error.as_deref(), Some("skipped by hand; was: 312 NO_ROUTE"));
 }
 
 #[test]

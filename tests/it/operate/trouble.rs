@@ -59,6 +59,7 @@ fn blocked_keys_are_listed_with_what_blocks_them() {
     assert_eq!(of("dead")["event_id"], json!(world.row(dead).event_id));
 
     let text = says(&world, &["status"]);
+    assert!(text.contains("\nDEAD               2  see: outboxd list --status dead\n"), "{text}");
     assert!(text.contains("\nblocked keys 3, each with the event that holds it back\n"), "{text}");
     let line = format!("  dead: event {dead} ({}, some.type) DEAD for 50m", world.row(dead).event_id);
     assert!(text.contains(&line) && text.contains(", 2 wait: 312 NO_ROUTE\n"), "{text}");
@@ -137,6 +138,7 @@ fn a_snapshot_that_holds_vacuum_back_is_named() {
     let session = old.iter().find(|it| it.name == pid.to_string()).unwrap_or_else(|| panic!("{old:?}"));
     assert_eq!((session.kind.as_str(), session.application.as_deref()), ("session", Some("a report")));
     assert!(session.age.is_some());
+    assert_eq!(session.state.as_deref(), Some("idle in transaction"));
     // It is too young for `status`.
     assert_eq!(outbox.old_snapshots(Duration::from_secs(300), 1_000_000).unwrap(), []);
     holder.batch_execute("rollback").unwrap();
@@ -159,7 +161,7 @@ fn what_a_role_may_not_see_is_not_left_out() {
     let mut watcher = outbox(url.as_str());
     let old = watcher.old_snapshots(Duration::from_secs(300), 0).unwrap();
     let session = old.iter().find(|it| it.name == pid.to_string()).unwrap_or_else(|| panic!("{old:?}"));
-    assert_eq!(session.age, None, "it shows no time");
+    assert_eq!((session.age, session.state.as_deref()), (None, None), "it shows no time");
     // And it can look at the table.
     let id = write(&mut world, WAITING).to_string();
     let environment = [("DATABASE_URL", url.as_str())];
