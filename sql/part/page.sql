@@ -17,7 +17,7 @@ select
     outbox.published_at,
     outbox.last_error
 from {table} as outbox
-where outbox.id > $10
+where outbox.id {beyond} $10
     and ($1::bigint[] is null or outbox.id = any($1))
     and ($13 <> 1 or outbox.status in ('WAITING', 'FAILED'))
     and ($13 <> 2 or outbox.status in ('FAILED', 'DEAD'))
@@ -29,5 +29,5 @@ where outbox.id > $10
             and (outbox.ordering_key collate "C") = $3
         )
     )
-order by outbox.id
+order by outbox.id {direction}
 limit $11

@@ -44,6 +44,8 @@ pub(super) struct Statements {
     pub(super) event_ids: String,
     pub(super) key_head: String,
     pub(super) list: String,
+    /// The same from the highest id down.
+    pub(super) list_newest: String,
     pub(super) retry: String,
     pub(super) skip: String,
     pub(super) purge: String,
@@ -58,7 +60,7 @@ impl Statements {
         let table = quoted_table(&database.table);
         let time_zone = time_zone(database);
         let fill = |text: &str| {
-            with_parts(text)
+            directed(&with_parts(text), UP)
                 .replace("{due}", &part(DUE))
                 .replace("{size}", &part(SIZE))
                 .replace("{holding}", holding(on_dead))
@@ -88,7 +90,8 @@ impl Statements {
             backlog: fill(include_str!("../../sql/query/backlog.sql")),
             event_ids: fill(include_str!("../../sql/query/event_ids.sql")),
             key_head: fill(include_str!("../../sql/query/key_head.sql")),
-            list: fill(include_str!("../../sql/query/list.sql")),
+            list: fill(LIST),
+            list_newest: fill(&directed(&with_parts(LIST), DOWN)),
             retry: fill(include_str!("../../sql/query/retry.sql")),
             skip: fill(include_str!("../../sql/query/skip.sql")),
             purge: fill(include_str!("../../sql/query/purge.sql")),
@@ -98,6 +101,14 @@ impl Statements {
             show: fill(include_str!("../../sql/query/show.sql")),
         }
     }
+}
+
+/// Which way a walk goes: what the next rows are to the last one, their order, and which of a page is its last.
+const UP: [&str; 3] = [">", "asc", "max"];
+const DOWN: [&str; 3] = ["<", "desc", "min"];
+
+fn directed(text: &str, [beyond, direction, last]: [&str; 3]) -> String {
+    text.replace("{beyond}", beyond).replace("{direction}", direction).replace("{last}", last)
 }
 
 /// The statuses of events that come before later ones of their key.
@@ -114,6 +125,7 @@ pub(super) fn part(text: &str) -> String {
 }
 
 pub(super) const OLD_SNAPSHOTS: &str = include_str!("../../sql/query/old_snapshots.sql");
+const LIST: &str = include_str!("../../sql/query/list.sql");
 pub(super) const SESSION_ZONE: &str = include_str!("../../sql/query/session_zone.sql");
 pub(super) const NOW: &str = include_str!("../../sql/query/now.sql");
 pub(super) const WALK_BEGIN: &str = include_str!("../../sql/query/walk_begin.sql");
@@ -255,9 +267,20 @@ mod tests {
         let statements = Statements::new(&database, OnDead::Block, PayloadType::Text);
         let schema = columns(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
         let all = format!("{statements:?}{schema}{}", limits_begin(&database));
-        for start in
-            ["{table", "{payload", "{claim", "{index", "{concurrently", "{due", "{size", "{holding", "{time"]
-        {
+        for start in [
+            "{table",
+            "{payload",
+            "{claim",
+            "{index",
+            "{concurrently",
+            "{due",
+            "{size",
+            "{holding",
+            "{time",
+            "{beyond",
+            "{direction",
+            "{last",
+        ] {
             assert!(!all.contains(start), "{start}");
         }
     }

@@ -1,6 +1,6 @@
 //! `outboxd list`.
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use outboxd::outbox::{self, Filter, Outbox};
 use serde_json::json;
 
@@ -18,6 +18,7 @@ pub(crate) struct List {
     filter: Filter,
     limit: Option<u64>,
     after: Option<i64>,
+    newest: bool,
     json: bool,
 }
 
@@ -33,6 +34,7 @@ pub(super) fn command() -> Command {
                 .allow_hyphen_values(true)
                 .help("go on after this row id"),
         )
+        .arg(Arg::new("newest").long("newest").action(ArgAction::SetTrue).help("the highest row ids first"))
         .arg(filter::json())
         .after_help(examples(
             "outboxd list --status dead",
@@ -45,6 +47,7 @@ pub(super) fn read(matches: &ArgMatches) -> List {
         filter: filter::read(matches),
         limit: filter::limit(matches),
         after: filter::one(matches, "after"),
+        newest: matches.get_flag("newest"),
         json: matches.get_flag("json"),
     }
 }
@@ -55,7 +58,7 @@ fn row(text: &str) -> Result<i64, &'static str> {
 
 pub(super) fn list(outbox: &mut Outbox, asked: &List) -> Exit {
     let limit = asked.limit.unwrap_or(LIMIT);
-    let list = outbox::List { filter: asked.filter.clone(), limit, after: asked.after };
+    let list = outbox::List { filter: asked.filter.clone(), limit, newest: asked.newest, after: asked.after };
     let listing = match outbox.list(&list) {
         Ok(listing) => listing,
         Err(error) => return report::failed(&error),

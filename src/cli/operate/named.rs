@@ -23,7 +23,7 @@ impl Named {
         }
         let wanted = Filter { events: filter.events.clone(), ..Filter::default() };
         let limit = u64::try_from(filter.events.len()).unwrap_or(u64::MAX);
-        named.found = outbox.list(&List { filter: wanted, limit, after: None })?.events;
+        named.found = outbox.list(&List { filter: wanted, limit, newest: false, after: None })?.events;
         let there = |event: &&Reference| {
             named.found.iter().any(|it| match event {
                 Reference::Row(id) => it.id == *id,

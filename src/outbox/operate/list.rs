@@ -18,7 +18,9 @@ pub struct List {
     pub filter: Filter,
     /// At most so many.
     pub limit: u64,
-    /// Only rows after this one: [`Listing::next_after`] of the list before.
+    /// The highest ids first.
+    pub newest: bool,
+    /// Only rows after this one (before it, where the highest ids come first): [`Listing::next_after`] of the list before.
     pub after: Option<i64>,
 }
 
@@ -47,7 +49,7 @@ pub struct Listed {
     pub last_error: Option<String>,
 }
 
-/// Events in id order.
+/// Events in the order that was asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listing {
     /// The events.
@@ -57,18 +59,20 @@ pub struct Listing {
 }
 
 impl Outbox {
-    /// Lists events in id order. Walks along the primary key, or an index that leads to what the filter means.
+    /// Lists events in id order, or in the opposite one. Walks along the primary key, or an index that leads to what the filter means.
     ///
     /// # Errors
     /// The database cannot be reached, refuses, or does not hold the table.
     pub fn list(&mut self, list: &List) -> Result<Listing> {
-        let mut walk = Walk::new(self, &list.filter, list.after, Some(list.limit))?;
+        let after = list.after.or(list.newest.then_some(i64::MAX));
+        let mut walk = Walk::new(self, &list.filter, after, Some(list.limit))?;
         let mut events = Vec::new();
         loop {
             let batch = walk.batch(BATCH_ROWS);
             let (step, listed) = self.with_session(|ready| {
                 let Ready { session, statements, .. } = ready;
-                let (sql, parameters) = (statements.list.clone(), walk.parameters(&list.filter, batch));
+                let sql = if list.newest { &statements.list_newest } else { &statements.list };
+                let (sql, parameters) = (sql.clone(), walk.parameters(&list.filter, batch));
                 let rows = session.within_limits("listing events", move |client| {
                     client.batch_execute(WALK_BEGIN)?;
                     client.query_typed(&sql, &parameters.as_refs())

@@ -80,6 +80,22 @@ fn a_long_list_goes_on_after_the_last_event() {
 }
 
 #[test]
+fn a_list_may_begin_with_the_newest() {
+    let mut world = World::new();
+    world.insert_many("x", 7_000);
+    let ids = listed(&world, &["--limit", "7000"]);
+    let newest: Vec<i64> = ids.iter().rev().copied().collect();
+    assert_eq!(listed(&world, &["--newest", "--limit", "7000"]), newest);
+    assert_eq!(listed(&world, &["--newest", "--limit", "2"]), newest[..2]);
+    let after = newest[1].to_string();
+    assert_eq!(listed(&world, &["--newest", "--limit", "2", "--after", &after]), newest[2..4]);
+    // Behind more rows than one page has.
+    let sql = "update event_outbox set status = 'PUBLISHED' where id = $1";
+    world.client.execute(sql, &[&ids[0]]).unwrap();
+    assert_eq!(listed(&world, &["--newest", "--status", "published"]), ids[..1]);
+}
+
+#[test]
 fn few_events_among_many_are_found_page_by_page() {
     let mut world = World::new();
     world.insert_many("x", 6_000);
