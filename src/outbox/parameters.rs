@@ -101,7 +101,7 @@ fn parse_url(rest: &str) -> Result<Parameters, String> {
         ports.push(decoded(port)?);
     }
     // A comma would be taken for the next host.
-    if names.iter().any(|name| name.contains(['@', ','])) || database.is_some_and(|it| it.contains('@')) {
+    if names.iter().any(|name| name.contains(['@', ','])) {
         return Err(ENCODE.into());
     }
     if !names.is_empty() {
