@@ -19,7 +19,8 @@ unfinished as (
         status = 'WAITING'
             and created_at > statement_timestamp() - make_interval(secs => $4)
             and (available_at is null or available_at <= statement_timestamp()) as young,
-        status = 'FAILED' as failed,
+        -- What an operator has made due again by and by has no failures counted, and is scheduled.
+        status = 'FAILED' and coalesce(fail_count, 0) > 0 as failed,
         -- Its key's first event is not to be had. That one itself is not due, and counts as what it is.
         held.key is not null as held
     from {table}

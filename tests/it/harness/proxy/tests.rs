@@ -240,7 +240,8 @@ fn a_sliced_direction_pauses_after_each_piece() {
 #[test]
 fn a_cut_resets_both_sides_after_exactly_so_many_bytes_and_only_once() {
     let world = World::new();
-    for bytes in [1, 37, 99, 200_000] {
+    // No more than the receiver's window takes at once: a reset throws away what was not sent yet.
+    for bytes in [1, 37, 99, 20_000] {
         let mut stream = world.connect();
         world.proxy.cut_after(ToServer, bytes as u64);
         // The rest meets a connection that is gone.
