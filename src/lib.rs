@@ -29,7 +29,7 @@
 //!    ├──────────────► FAILED ────────────────────┤
 //!    │                  │ refused max_failures times
 //!    │ unsendable       ▼
-//!    ├──────────────► DEAD      waits for an operator: back to WAITING, or SKIPPED
+//!    ├──────────────► DEAD      waits for an operator: FAILED again, with no failures counted, or SKIPPED
 //!    │ its time passed
 //!    └──────────────► EXPIRED   (FAILED events too)
 //! ```
@@ -63,8 +63,10 @@
 //! delivery from a copy.
 //!
 //! # What the host must do
-//! Call it from a thread of its own: it blocks. Build with `panic = "unwind"`: the broker client's I/O thread can panic when the broker closes a
-//! connection at an unlucky moment, which ends that connection and nothing else.
+//! Call it from a thread of its own: it blocks. Or have [`relay::Relay::start`] make that thread, and
+//! [`relay::Stage1`] publish at once what was just committed. Build with `panic = "unwind"`: the broker client's I/O
+//! thread can panic when the broker closes a connection at an unlucky moment, which ends that connection and nothing
+//! else.
 
 pub mod config;
 pub mod confirm;
