@@ -183,6 +183,13 @@ impl Drain<'_> {
 
     /// Sends messages, and those that may follow at once because the broker need not be asked about them.
     fn send(&mut self, jobs: Vec<Job>) {
+        if self.progress.winding_down.is_some() {
+            // A claim was lost meanwhile, or the end was asked for.
+            for job in jobs {
+                self.note(job.key, Outcome::Unsent);
+            }
+            return;
+        }
         let mut jobs = VecDeque::from(jobs);
         let mut sendable = Vec::with_capacity(jobs.len());
         while let Some(job) = jobs.pop_front() {
@@ -231,26 +238,29 @@ impl Drain<'_> {
         }
     }
 
-    /// Waits for news, and takes in all that there are.
+    /// Waits for news, and takes in all that there are. What may be sent after them goes together.
     fn hear(&mut self) {
-        let mut deadline = Instant::now() + PATROL;
+        let deadline = Instant::now() + PATROL;
+        let mut followers = Vec::new();
         while !self.progress.flights.is_empty() {
-            match self.session.wait(deadline) {
+            let until = if followers.is_empty() { deadline.max(Instant::now()) } else { Instant::now() };
+            match self.session.wait(until) {
                 Some(News::Outcome(key, outcome)) => {
                     // A process that was frozen may have lost the claim, and must not go on with its chains.
                     self.keep_claims(TOUCH);
-                    if let Some(next) = self.note(key, outcome) {
-                        self.send(vec![next]);
-                    }
+                    followers.extend(self.note(key, outcome));
                     if self.progress.flights.iter().any(Flight::is_complete) {
-                        return;
+                        break;
                     }
                 }
                 // Its claim was given up before the broker spoke: written like the confirms of a lost claim.
                 Some(News::Late(key, receipt)) => self.unwritten.push((key.id, receipt)),
-                None => return,
+                None if followers.is_empty() => return,
+                None => self.send(std::mem::take(&mut followers)),
             }
-            deadline = deadline.max(Instant::now());
+        }
+        if !followers.is_empty() {
+            self.send(followers);
         }
     }
 
