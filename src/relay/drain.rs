@@ -128,9 +128,9 @@ impl Drain<'_> {
                     self.source.saw(&scope, &look, began.elapsed());
                     match look.claimed {
                         Some(claimed) => self.depart(claimed),
-                        // A long way along the table is gone in parts, so that what is in flight is not forgotten.
-                        None if !self.progress.flights.is_empty() => return Ok(()),
-                        None => {}
+                        // A long way along the table is gone in parts, so that neither what is in flight nor the
+                        // request to stop is forgotten.
+                        None => return Ok(()),
                     }
                 }
                 Err(error) if self.progress.flights.is_empty() => return Err(error),

@@ -45,8 +45,8 @@ impl Requests {
 
     /// Waits for a request; whether there is one.
     pub(super) fn wait(&mut self, limit: Duration) -> bool {
-        if let Ok(request) = self.inbox.recv_timeout(limit) {
-            self.take_in(request);
+        if self.waiting.is_empty() {
+            self.inbox.recv_timeout(limit).into_iter().for_each(|request| self.take_in(request));
         }
         !self.waiting.is_empty()
     }

@@ -156,7 +156,10 @@ impl Source for Walk {
         if let Some(id) = self.found.take() {
             self.floor = id - 1;
         }
-        self.begin_walk();
+        // One that has found nothing yet goes on, or it would never get past a long way of what is held back.
+        if self.searching.is_none() {
+            self.begin_walk();
+        }
     }
 
     fn next(&mut self, beat: Duration, keys_max: usize, in_flight: bool, busy: Vec<String>) -> Option<Scope> {
@@ -172,7 +175,7 @@ impl Source for Walk {
             return None;
         }
         // Whoever came in before, or is due again, gets its turn at every beat, however long the walk is.
-        if self.started.elapsed() > beat && !self.last {
+        if self.started.elapsed() > beat && self.searching.is_none() && !self.last {
             self.begin_walk();
         }
         let barred = self.barred.iter().cloned().chain(busy).collect();

@@ -320,3 +320,21 @@ fn a_walk_from_the_start_that_took_long_is_rare() {
     walk.walk.begin();
     assert_eq!(walk.look(), began(0, &[]), "it was cheap");
 }
+
+/// Else a relay with short beats would never get past a long way of events that are held back.
+#[test]
+fn a_walk_that_has_found_nothing_yet_goes_on_in_the_next_tick() {
+    let mut walk = Walk::new();
+    walk.begin();
+    let scope = walk.next(BEAT, 100, false, Vec::new());
+    assert_eq!(scope, began(0, &[]));
+    let nothing = Sight { claimed: None, barred: &[], unasked: &[], more_after: Some(70) };
+    walk.note(&scope.unwrap(), nothing, Duration::ZERO);
+    walk.begin();
+    assert_eq!(walk.next(Duration::ZERO, 100, false, Vec::new()), walked(70, &[]));
+    // Once it has come to the end, the next one starts over.
+    let end = Sight { claimed: None, barred: &[], unasked: &[], more_after: None };
+    walk.note(&walked(70, &[]).unwrap(), end, Duration::ZERO);
+    walk.begin();
+    assert_eq!(walk.next(BEAT, 100, false, Vec::new()), began(0, &[]));
+}
