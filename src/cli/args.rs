@@ -31,6 +31,8 @@ pub(crate) enum Action {
         print: bool,
         /// The consumer's inbox, and not the outbox.
         inbox: bool,
+        /// Also the trigger that tells relays of commits.
+        notify: bool,
     },
     /// Relays until it is told to end.
     Run,
@@ -99,7 +101,11 @@ fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
     let text = |id: &str| matches.get_one::<String>(id).cloned();
     let time = |id: &str| matches.get_one::<Duration>(id).copied();
     Some(match name {
-        "init" => Action::Init { print: matches.get_flag("print"), inbox: matches.get_flag("inbox") },
+        "init" => Action::Init {
+            print: matches.get_flag("print"),
+            inbox: matches.get_flag("inbox"),
+            notify: matches.get_flag("notify"),
+        },
         "run" => Action::Run,
         "once" => Action::Once,
         "enqueue" => Action::Enqueue(Enqueue {
@@ -158,7 +164,14 @@ fn init() -> Command {
             Arg::new("inbox")
                 .long("inbox")
                 .action(ArgAction::SetTrue)
+                .conflicts_with("notify")
                 .help("the table of a consumer instead, event_inbox"),
+        )
+        .arg(
+            Arg::new("notify")
+                .long("notify")
+                .action(ArgAction::SetTrue)
+                .help("also the trigger that tells a relay with --listen of commits"),
         )
         .after_help(examples("outboxd init --print | psql", "outboxd init --table app.event_outbox"))
 }
@@ -171,7 +184,7 @@ fn run() -> Command {
 
 fn once() -> Command {
     let mut names = all();
-    names.retain(|name| *name != "interval");
+    names.retain(|name| !["interval", "listen", "listen_url"].contains(name));
     settings(Command::new("once"), &names)
         .about("Relay everything that is due, then end: for cron")
         .after_help(examples("outboxd once --config /etc/outboxd.toml", "outboxd once -v --min-age 0s"))
@@ -224,6 +237,7 @@ fn status() -> Command {
         "open_timeout",
         "min_age",
         "max_age",
+        "listen",
         "max_failures",
         "on_dead",
     ];
@@ -251,7 +265,13 @@ fn flag(setting: &Setting) -> Arg {
     };
     // clap wants names that outlive it, and there is one command line per process.
     let long: &'static str = setting.name.replace('_', "-").leak();
-    Arg::new(setting.name)
+    let argument = Arg::new(setting.name);
+    let argument = match setting.is_switch() {
+        // Only after a =, or it would take the next word for its value.
+        true => argument.num_args(0..=1).require_equals(true).default_missing_value("on"),
+        false => argument,
+    };
+    argument
         .long(long)
         .value_name(setting.placeholder)
         // Our own parser knows the accepted form of `-5s`; clap would only see an unknown flag.
@@ -297,8 +317,8 @@ mod tests {
     #[test]
     fn commands_say_what_to_do() {
         let cases: [(&[&str], Action); 7] = [
-            (&["init"], Action::Init { print: false, inbox: false }),
-            (&["init", "--print"], Action::Init { print: true, inbox: false }),
+            (&["init"], Action::Init { print: false, inbox: false, notify: false }),
+            (&["init", "--print", "--notify"], Action::Init { print: true, inbox: false, notify: true }),
             (&["run"], Action::Run),
             (&["-v", "once", "--workers", "1"], Action::Once),
             (&["status", "--json"], Action::Status { json: true }),
@@ -374,7 +394,10 @@ mod tests {
             assert_eq!(parsed(&line).is_ok(), expected, "{line:?}");
         }
         for setting in SETTINGS {
-            assert!(parsed(&["run", &setting.flag(), "-1"]).is_ok(), "{}", setting.name);
+            let given = [setting.flag(), "-1".into()].join("=");
+            assert!(parsed(&["run", &given]).is_ok(), "{}", setting.name);
+            let apart = parsed(&["run", &setting.flag(), "-1"]).is_ok();
+            assert_eq!(apart, !setting.is_switch(), "{}", setting.name);
         }
     }
 

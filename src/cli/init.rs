@@ -7,10 +7,11 @@ use outboxd::outbox::{self, Initialised};
 use super::exit::Exit;
 use super::print;
 
-/// Creates the table, or completes it.
-pub(crate) fn apply(database: &Database) -> Exit {
+/// Creates the table, or completes it; with the trigger that tells of commits, if `notify` asks for it.
+pub(crate) fn apply(database: &Database, notify: bool) -> Exit {
     let table = &database.table;
-    match outbox::init(database) {
+    let done = if notify { outbox::init_notify(database) } else { outbox::init(database) };
+    match done {
         Ok(Initialised::Created) => print::line(format_args!("table {table} is created")),
         Ok(Initialised::Completed) => print::line(format_args!("table {table} has what it lacked")),
         Ok(Initialised::Unchanged) => print::line(format_args!("table {table} is complete already")),
@@ -28,8 +29,12 @@ pub(crate) fn apply(database: &Database) -> Exit {
 }
 
 /// Prints the SQL instead.
-pub(crate) fn print(table: &TableName) -> Exit {
-    print::line(outbox::schema_sql(table).trim_end());
+pub(crate) fn print(table: &TableName, notify: bool) -> Exit {
+    let mut sql = outbox::schema_sql(table);
+    if notify {
+        sql = [sql, outbox::notify_sql(table)].join("\n");
+    }
+    print::line(sql.trim_end());
     Exit::Done
 }
 

@@ -49,15 +49,15 @@ fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsStrin
         }
     }
     let done = match &args.action {
-        Action::Init { print: true, inbox: true } => Ok(init::print_inbox()),
-        Action::Init { print: false, inbox: true } => {
+        Action::Init { print: true, inbox: true, .. } => Ok(init::print_inbox()),
+        Action::Init { print: false, inbox: true, .. } => {
             settings::database(&args.matches, environment).map(|it| init::apply_inbox(&it))
         }
-        Action::Init { print: true, inbox: false } => {
-            settings::table(&args.matches, environment).map(|table| init::print(&table))
+        Action::Init { print: true, inbox: false, notify } => {
+            settings::table(&args.matches, environment).map(|table| init::print(&table, *notify))
         }
-        Action::Init { print: false, inbox: false } => {
-            settings::database(&args.matches, environment).map(|it| init::apply(&it))
+        Action::Init { print: false, inbox: false, notify } => {
+            settings::database(&args.matches, environment).map(|it| init::apply(&it, *notify))
         }
         Action::Enqueue(event) => {
             settings::database(&args.matches, environment).map(|it| enqueue::enqueue(&it, event.clone()))

@@ -43,6 +43,11 @@ pub struct Config {
     pub interval: Duration,
     /// The longest time from the first SIGTERM to the end, 1 s to 10 min. Default: 10 s.
     pub grace: Duration,
+    /// Whether the relay listens for commits (LISTEN/NOTIFY) and looks at the table when it hears of one. Default: it only
+    /// polls. See [`Config::listening`].
+    pub listen: bool,
+    /// Where it listens, if `database.url` leads through a transaction pooler. Default: none, at `database.url`.
+    pub listen_url: Option<Secret>,
     /// The age at which `run` purges finished events, 1 s to 3650 days. Default: none, nothing is purged.
     pub retention: Option<Duration>,
 }
@@ -71,7 +76,7 @@ pub struct Claim {
     pub batch_rows: usize,
     /// Most bytes of payload in one claim, 1 KiB to 256 MiB; a larger event goes alone. Default: 8 MiB.
     pub batch_bytes: usize,
-    /// A WAITING event is due at this age, 0 s to 30 days. Default: 30 s.
+    /// A WAITING event is due at this age, 0 s to 30 days. Default: 30 s; 0 s with `listen`.
     pub min_age: Duration,
     /// A WAITING event older than this expires, 1 s to 3650 days and more than `min_age`. Default: none.
     pub max_age: Option<Duration>,
@@ -145,6 +150,15 @@ impl Config {
         Self::from_given(&[given("database_url", database_url), given("amqp_url", amqp_url)], &[])
     }
 
+    /// The same, woken by commits: [`listen`](Self::listen) is set, and `min_age` is 0, because the relay is the one who
+    /// publishes then. The table must have its trigger: [`init_notify`](crate::outbox::init_notify).
+    #[must_use]
+    pub fn listening(mut self) -> Self {
+        self.listen = true;
+        self.claim.min_age = Duration::ZERO;
+        self
+    }
+
     /// Decides every value from what was given for it: code before flag before environment before file before
     /// default. Only the value that wins is looked at, but a name that means nothing is reported wherever it
     /// stands.
@@ -194,6 +208,8 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config>
     let interval = reader.read("interval", |text| value::duration(text, &setting::INTERVAL));
     let grace = reader.read("grace", |text| value::duration(text, &setting::GRACE));
     let retention = read_retention(reader);
+    let listen = reader.read("listen", value::switch);
+    let listen_url = read_listen_url(reader);
     Some(Config {
         database: database?,
         claim: claim?,
@@ -203,6 +219,8 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config>
         interval: interval?,
         grace: grace?,
         retention: retention?,
+        listen: listen?,
+        listen_url: listen_url?,
     })
 }
 
@@ -239,10 +257,18 @@ fn read_database_url(reader: &mut Reader<'_>, fallbacks: &[Fallback]) -> Option<
     reader.explained("database_url", |text| url(text, check))
 }
 
+fn read_listen_url(reader: &mut Reader<'_>) -> Option<Option<Secret>> {
+    let fallbacks = reader.fallbacks();
+    reader.explained("listen_url", |text| match text.trim() {
+        "none" => Ok(None),
+        text => url(text, |text| outbox::check_url(text, &fallbacks)).map(Some),
+    })
+}
+
 fn read_claim(reader: &mut Reader<'_>) -> Option<Claim> {
     let batch_rows = reader.read("batch_rows", |text| value::count(text, &setting::BATCH_ROWS));
     let batch_bytes = reader.read("batch_bytes", |text| value::size(text, &setting::BATCH_BYTES));
-    let min_age = reader.read("min_age", |text| value::duration(text, &setting::MIN_AGE));
+    let min_age = read_min_age(reader);
     let max_age =
         reader.read("max_age", |text| value::or_none(text, |text| value::duration(text, &setting::MAX_AGE)));
     if let (Some(min), Some(Some(max))) = (min_age, max_age) {
@@ -262,6 +288,15 @@ fn read_claim(reader: &mut Reader<'_>) -> Option<Claim> {
         payload_max: payload_max?,
         on_dead: on_dead?,
     })
+}
+
+/// A relay that hears of commits need not leave time to whoever publishes right after them.
+fn read_min_age(reader: &mut Reader<'_>) -> Option<Duration> {
+    let listens = reader.read("listen", value::switch)?;
+    if listens && !reader.is_given("min_age") {
+        return Some(Duration::ZERO);
+    }
+    reader.read("min_age", |text| value::duration(text, &setting::MIN_AGE))
 }
 
 fn read_broker(reader: &mut Reader<'_>) -> Option<Broker> {

@@ -65,6 +65,11 @@ impl Setting {
         format!("--{}", self.name.replace('_', "-"))
     }
 
+    /// Whether its flag alone means `on`.
+    pub fn is_switch(&self) -> bool {
+        self.form == SWITCH
+    }
+
     /// The name under which it is given there.
     pub(super) fn spelled(&self, origin: &Origin) -> String {
         match origin {
@@ -82,6 +87,9 @@ impl Setting {
         }
     }
 }
+
+/// The form of a switch.
+const SWITCH: &str = "on or off";
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -192,6 +200,24 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "longest time from SIGTERM to the end",
         placeholder: "TIME",
         secret: false,
+        group: Group::Pace,
+    },
+    Setting {
+        name: "listen",
+        default: Some("off"),
+        form: SWITCH,
+        meaning: "a commit wakes the relay; min_age is 0s then",
+        placeholder: "on|off",
+        secret: false,
+        group: Group::Pace,
+    },
+    Setting {
+        name: "listen_url",
+        default: Some("none"),
+        form: "none, or the like of database_url",
+        meaning: "where it listens, if not at database_url",
+        placeholder: "URL",
+        secret: true,
         group: Group::Pace,
     },
     Setting {

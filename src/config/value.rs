@@ -41,6 +41,15 @@ pub(super) fn or_none<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> O
     }
 }
 
+/// `on` or `off`.
+pub(super) fn switch(text: &str) -> Option<bool> {
+    match text.trim() {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
 /// `block` or `skip`.
 pub(super) fn on_dead(text: &str) -> Option<OnDead> {
     match text.trim() {

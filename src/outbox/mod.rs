@@ -13,6 +13,8 @@ mod failure;
 mod function;
 mod ids;
 pub mod inbox;
+mod listen;
+mod notify;
 mod operate;
 mod order;
 mod parameters;
@@ -36,6 +38,8 @@ use crate::error::Result;
 pub use advice::advice;
 pub use append::{Writer, append, append_all, enqueue};
 pub use claim::{Claim, Claimed, Left, Look, Scope};
+pub use listen::Listener;
+pub use notify::notify_sql;
 pub use operate::{
     BlockedKey, BlockedKeys, Changes, DEPTH_MAX, Deadline, Filter, KEYS_MAX, List, Listed, Listing, Moment,
     OldSnapshot, PURGEABLE, Purge, RETRYABLE, Redrive, Reference, SKIPPABLE, Show, Shown, Skip, Standing,
@@ -43,7 +47,7 @@ pub use operate::{
 };
 pub use order::Chain;
 pub use report::{Backlog, ServerInfo, StatusCount};
-pub use schema::{Initialised, init, schema_sql};
+pub use schema::{Initialised, init, init_notify, schema_sql};
 pub use settle::LostClaim;
 
 /// The client whose transactions [`append`] takes: hosts that use it from here have the same version.

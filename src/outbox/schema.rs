@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Result, Server};
 
 use super::failure::failure;
 use super::function::{self, Needed};
+use super::notify;
 use super::session::Opening;
 use super::shape::{self, PayloadType, Shape};
 use super::sql::{
@@ -71,14 +72,36 @@ fn renew_function(
 /// The database cannot be reached or refuses; the table is something else than an outbox; another session holds
 /// the table for longer than a minute.
 pub fn init(database: &Database) -> Result<Initialised> {
+    apply(database, false)
+}
+
+/// The same, with the trigger that tells relays of commits.
+///
+/// # Errors
+/// As [`init`]; a function of the trigger's name is something else.
+pub fn init_notify(database: &Database) -> Result<Initialised> {
+    apply(database, true)
+}
+
+fn apply(database: &Database, notifies: bool) -> Result<Initialised> {
     let table = database.table.clone();
     let mut session = Opening::default().open_marked(database)?;
     let begin = session.begin();
-    session.call_for(INIT_MAX, "init", move |client| apply(client, &begin, &table))
+    session.call_for(INIT_MAX, "init", move |client| {
+        let started = Instant::now();
+        let done = complete(client, &begin, &table, started)?;
+        let missing = if notifies { notify::needed(client, &table)? } else { None };
+        match missing {
+            None => Ok(done),
+            Some(sql) => {
+                patiently(client, &format!("begin;\n{sql}\ncommit"), &table, started)?;
+                Ok(if done == Initialised::Created { done } else { Initialised::Completed })
+            }
+        }
+    })
 }
 
-fn apply(client: &mut Client, begin: &str, table: &TableName) -> Result<Initialised> {
-    let started = Instant::now();
+fn complete(client: &mut Client, begin: &str, table: &TableName, started: Instant) -> Result<Initialised> {
     refuse_poolers(client)?;
     lock_out_other_inits(client, table, started)?;
     client.batch_execute(INIT_BEGIN).map_err(|error| failure("preparing init", &error))?;

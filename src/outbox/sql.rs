@@ -141,6 +141,10 @@ pub(super) const TABLE_HOME: &str = include_str!("../../sql/query/table_home.sql
 pub(super) const INBOX_FIRST_TIME: &str = include_str!("../../sql/query/inbox_first_time.sql");
 pub(super) const INBOX_PURGE: &str = include_str!("../../sql/query/inbox_purge.sql");
 pub(super) const INBOX: &str = include_str!("../../sql/schema/0005_inbox.sql");
+pub(super) const NOTIFY_STATE: &str = include_str!("../../sql/query/notify_state.sql");
+pub(super) const CHANNEL: &str = include_str!("../../sql/query/channel.sql");
+pub(super) const NOTIFY: &str = include_str!("../../sql/query/notify.sql");
+pub(super) const UNLISTEN: &str = include_str!("../../sql/query/unlisten.sql");
 pub(super) const AUTOVACUUM_CHOSEN: &str = include_str!("../../sql/query/autovacuum_chosen.sql");
 pub(super) const SCHEMA_EXISTS: &str = include_str!("../../sql/query/schema_exists.sql");
 
@@ -194,6 +198,11 @@ pub(super) fn index_drop(index: &str) -> String {
 /// Appends events through the function of this quoted name.
 pub(super) fn fill_append(function: &str) -> String {
     include_str!("../../sql/query/append.sql").replace("{append}", function)
+}
+
+/// Listens on the channel of this quoted name.
+pub(super) fn listen(channel: &str) -> String {
+    include_str!("../../sql/query/listen.sql").replace("{channel}", channel)
 }
 
 /// The name of something that belongs to the table and lives in its schema, such as an index.

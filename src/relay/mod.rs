@@ -15,6 +15,7 @@ mod retention;
 mod source;
 mod stage1;
 mod stop;
+mod wake;
 mod walk;
 
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ pub use health::Trouble;
 pub use observer::Happening;
 pub use stage1::{Answer, Stage1};
 pub use stop::Stop;
+pub use wake::WakeUp;
 
 use drain::End;
 use engine::Engine;
@@ -35,6 +37,9 @@ use health::Change;
 use observer::{Observer, Watched};
 use retention::Retention;
 use walk::Walk;
+
+/// How long a server in trouble is left alone, however often someone nudges.
+const NUDGED_AGAIN: Duration = Duration::from_secs(5);
 
 /// What a tick did.
 #[derive(Debug, Clone)]
@@ -82,7 +87,7 @@ impl Relay {
     }
 
     /// Ticks at the fixed rate until `stop` is requested: the first time at once, then at every beat, and when it is
-    /// nudged. Beats that a long tick missed are skipped. While a server is in trouble it tries again sooner than at
+    /// nudged, which [`Config::listen`] has a commit do. Beats that a long tick missed are skipped. While a server is in trouble it tries again sooner than at
     /// the next beat.
     pub fn run(&mut self, stop: &Stop) -> Tally {
         self.run_telling(stop, |_| {})
@@ -91,6 +96,7 @@ impl Relay {
     /// The same, with word of each tick.
     fn run_telling(&mut self, stop: &Stop, mut tell: impl FnMut(&Tick)) -> Tally {
         let interval = self.engine.config.interval;
+        let _wake_up = self.wake_up(stop);
         let mut total = Tally::default();
         let mut beat = Instant::now();
         while !stop.requested() {
@@ -118,11 +124,18 @@ impl Relay {
             if is_idle {
                 stop.wait_for_nudge(next);
             } else {
-                // Whoever nudges does not make a server well.
-                stop.wait_until(next);
+                // Whoever nudges does not make a server well, but may know that it is.
+                stop.wait_until(next.min(now + NUDGED_AGAIN));
+                stop.wait_for_nudge(next);
             }
         }
         total
+    }
+
+    /// What nudges it when an event is committed, if it is to listen.
+    fn wake_up(&self, stop: &Stop) -> Option<WakeUp> {
+        let config = Some(&self.engine.config).filter(|it| it.listen)?;
+        WakeUp::start(config, stop).inspect_err(|error| log::error!("{error}; the relay polls")).ok()
     }
 
     /// Drains what is due, as often as it takes until nothing is.

@@ -43,7 +43,8 @@ impl Retention {
         };
         let result = outbox.purge(&purge, |so_far| {
             log::debug!("retention: purged {} events so far", so_far.changed);
-            !stop.requested() && now.elapsed() < budget
+            // Whoever nudges has something to send.
+            !stop.requested() && !stop.nudged() && now.elapsed() < budget
         });
         self.note(result, now);
     }

@@ -45,8 +45,13 @@ impl Stop {
         self.shared.1.notify_all();
     }
 
-    /// Waits for either, at most until `deadline`; whether there was a nudge.
-    pub(super) fn wait_for_nudge(&self, deadline: Instant) -> bool {
+    /// Whether there was a nudge that nobody has waited for yet.
+    pub(super) fn nudged(&self) -> bool {
+        self.wishes().nudge
+    }
+
+    /// Waits for either, at most until `deadline`; whether there was a nudge, which is forgotten then.
+    pub fn wait_for_nudge(&self, deadline: Instant) -> bool {
         self.wait(deadline, true)
     }
 

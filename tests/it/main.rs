@@ -38,3 +38,4 @@ mod routing;
 mod stage1;
 mod tls;
 mod visibility;
+mod wakeup;

@@ -26,6 +26,7 @@ pub(super) fn command() -> Command {
         "time_zone",
         "open_timeout",
         "min_age",
+        "listen",
         "max_age",
         "max_failures",
         "on_dead",

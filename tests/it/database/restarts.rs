@@ -36,11 +36,20 @@ fn an_immediate_restart_before_the_confirms_come_costs_nothing_but_time() {
 /// A smart shutdown waits for every session, also for one at rest.
 #[test]
 fn an_idle_relay_does_not_keep_a_server_from_shutting_down_smartly() {
+    shuts_down_smartly(&RUN);
+}
+
+#[test]
+fn a_relay_that_listens_does_not_keep_a_server_from_shutting_down_smartly() {
+    shuts_down_smartly(&[&RUN[..], &["--listen"]].concat());
+}
+
+fn shuts_down_smartly(arguments: &[&str]) {
     let mut server = Postgres::start(&PostgresOptions::default());
     let mut world = World::on(server.database_from("outbox", init), amqp_url());
     let queue = world.queue();
     world.insert(&queue, "{}");
-    let mut relay = world.start(&RUN);
+    let mut relay = world.start(arguments);
     relay.wait_for_line("claimed 1: published 1", DEADLINE);
     world.client.query_one(TERMINATE_OTHERS, &[]).unwrap();
     let elsewhere = Servers::shared().database();
