@@ -214,6 +214,26 @@ fn settings_must_agree() {
 }
 
 #[test]
+fn who_listens_sends_at_once_unless_told_otherwise() {
+    let age = |more: &[(Origin, &str, &str)]| read(more).unwrap().claim.min_age.as_secs();
+    let listen = (Origin::Flag, "--listen", "on");
+    assert_eq!(age(std::slice::from_ref(&listen)), 0);
+    assert_eq!(age(&[(Origin::Flag, "--listen", "off")]), 30);
+    assert_eq!(age(&[listen.clone(), (file(1), "min_age", "5s")]), 5);
+    let config = read(&[listen.clone()]).unwrap();
+    assert!(config.listen && config.listen_url.is_none());
+    let direct = "postgres://u:hunter2@direct/app";
+    let config = read(&[listen.clone(), (file(2), "listen_url", direct)]).unwrap();
+    assert_eq!(config.listen_url.map(|it| it.expose().to_owned()).as_deref(), Some(direct));
+    let wrong =
+        problems(&[(Origin::Flag, "--listen", "yes"), (file(3), "listen_url", "mysql://u:hunter2@h")]);
+    assert!(wrong.contains("--listen \"yes\": expected on or off"), "{wrong}");
+    assert!(wrong.contains("listen_url in o.toml line 3") && !wrong.contains("hunter2"), "{wrong}");
+    let code = Config::new(DB, MQ).unwrap().listening();
+    assert!(code.listen && code.claim.min_age.is_zero());
+}
+
+#[test]
 fn urls_are_needed_checked_and_never_shown() {
     let missing = "database_url: missing; give it as --database-url or DATABASE_URL, or in the configuration file, \
                    or name the server with PGHOST\n\
