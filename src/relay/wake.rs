@@ -212,6 +212,8 @@ impl Ear {
     fn say(&mut self, trouble: Said, what: &str) {
         if self.said.replace(trouble) != Some(trouble) {
             log::warn!("{what}; polling every {:?} meanwhile", self.interval);
+        } else {
+            log::debug!("still: {what}");
         }
     }
 
