@@ -1,7 +1,7 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test demo bench newest install clean
+.PHONY: help prepare build test demo servers bench newest install clean
 
 PREFIX ?= /usr/local
 # Where rustup puts cargo, for a shell that was not told.
@@ -26,6 +26,9 @@ test: prepare ## check format and lints, run all tests against real servers, che
 demo: prepare ## show the relay at work on servers of its own
 	$(CARGO) build --release --locked
 	$(CARGO) run --release --example demo --locked
+
+servers: prepare ## start private servers to try the examples on, until Ctrl-C
+	@$(CARGO) run --release --example demo --locked -- servers
 
 bench: prepare ## measure the relay on servers of its own
 	$(CARGO) bench --bench relay --locked

@@ -1,40 +1,66 @@
-//! A relay inside an application, on a thread of its own: started, watched, nudged, stopped.
+//! A relay on a thread of an application's own: started, watched, nudged, stopped.
 //!
-//! `DATABASE_URL` and `AMQP_URL` say where; `outboxd init` has made the table. Try it with
-//! `cargo run --example background`, and write events meanwhile with `outboxd enqueue`.
+//! `cargo run --release --example background`, with `DATABASE_URL` and `AMQP_URL`. Each line that is typed becomes an
+//! event; the end of input (Ctrl-D) ends it.
 
 #![allow(clippy::print_stdout, reason = "an example is there to be watched")]
 
-use std::error::Error;
-use std::time::Duration;
-use std::{env, io, thread};
+mod common;
 
-use outboxd::config::Config;
+use std::error::Error;
+use std::io;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use outboxd::NewEvent;
+use outboxd::policy::Settlement;
+use outboxd::postgres::{Client, NoTls};
 use outboxd::relay::{Happening, Relay, Stopped};
+use serde_json::json;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut config = Config::new(&env::var("DATABASE_URL")?, &env::var("AMQP_URL")?)?;
-    // This application has no stage 1 that would want to be the first.
+    let servers = common::Servers::from_environment()?;
+    servers.prepare("note.written")?;
+    let mut client = Client::connect(&servers.database_url, NoTls)?;
+
+    let mut config = servers.config()?;
+    // This application has no stage 1 that would want to be the first. With the default of 30 s, a nudge would find
+    // nothing that is due yet.
     config.claim.min_age = Duration::ZERO;
 
-    let relay = Relay::new(config).observed_by(|happening| match happening {
-        // On the relay's own thread, so a host only counts here.
-        Happening::Decided { event, settlement } => println!("{}: {settlement:?}", event.event_id),
+    let (tell, told) = mpsc::channel();
+    let relay = Relay::new(config).observed_by(move |happening| match happening {
+        // On the relay's own thread: a host counts here, or passes it on. Anything slow would hold the relay up.
+        Happening::Decided { event, settlement } => {
+            match settlement {
+                Settlement::Published(_) => println!("{}: published", event.event_id),
+                other => println!("{}: {other:?}", event.event_id),
+            }
+            let _ = tell.send(event.event_id.clone());
+        }
         Happening::TroubleBegan(error) => println!("trouble: {error}"),
         Happening::TroubleEnded => println!("all is well again"),
         _ => {}
     });
+    // Returns at once. A server that is not there is no error: the relay says so, and goes on trying.
     let handle = relay.spawn()?;
 
-    println!("Return makes it look at the table now; the end of input ends it.");
-    let mut line = String::new();
-    while io::stdin().read_line(&mut line)? > 0 {
+    println!("Each line becomes an event; the end of input ends it.");
+    for line in io::stdin().lines() {
+        let mut tx = client.transaction()?;
+        let event_id =
+            outboxd::append(&mut tx, &NewEvent::new("note.written").payload(json!({ "text": line? })))?;
+        tx.commit()?;
+        // Without a nudge the event would wait for the next beat.
         handle.nudge();
-        thread::sleep(Duration::from_millis(200));
-        println!("{}", handle.status().total);
+        // Only so that what is typed and what comes of it stand together: a host has no need to wait.
+        while told.recv_timeout(Duration::from_secs(5)).is_ok_and(|it| it != event_id) {}
+        if let Some(trouble) = handle.status().trouble {
+            println!("not now: {}", trouble.error);
+        }
     }
 
-    // What is in flight is finished or handed back; nothing is lost whichever way it ends.
+    // What is in flight is finished or handed back. Whichever way it ends, nothing is lost.
     match handle.stop(Duration::from_secs(10)) {
         Stopped::Ended(total) => println!("ended; {total}"),
         Stopped::Panicked(reason) => println!("ended by a bug: {reason}"),

@@ -1,16 +1,13 @@
-//! A consumer that handles each event once although it may receive it twice.
+//! A consumer that handles each event once, although it may receive it twice.
 //!
-//! `cargo run --example consumer -- QUEUE` consumes that queue with `DATABASE_URL` and `AMQP_URL`, until it is
-//! interrupted. Without them it starts private servers as the demo does, has three events relayed to it twice, and ends.
+//! `cargo run --release --example consumer`, with `DATABASE_URL` and `AMQP_URL`, sends itself three events twice, and
+//! ends when nothing more comes. With a queue's name as its argument it consumes that queue until it is interrupted.
 
 #![allow(clippy::print_stdout, reason = "an example is there to be read")]
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "whatever fails ends it: unacknowledged messages come again"
-)]
 
-mod ground;
+#[path = "../common/mod.rs"]
+mod common;
+mod copies;
 
 use std::env;
 use std::error::Error;
@@ -24,45 +21,47 @@ use outboxd::postgres::{Client, NoTls};
 const CONSUMER: &str = "billing";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    match (env::var("DATABASE_URL"), env::var("AMQP_URL"), env::args().nth(1)) {
-        (Ok(database), Ok(amqp), Some(queue)) => consume(&database, &amqp, &queue, None),
-        _ => {
-            let ground = ground::Ground::new()?;
-            ground.relay_everything_twice()?;
-            consume(&ground.database, &ground.amqp, ground::QUEUE, Some(Duration::from_secs(2)))?;
-            ground.check()
-        }
-    }
-}
-
-/// Consumes a queue; until nothing has come for as long as `idle`, where that is given.
-fn consume(database: &str, amqp: &str, queue: &str, idle: Option<Duration>) -> Result<(), Box<dyn Error>> {
-    let mut client = Client::connect(database, NoTls)?;
-    // The work: an invoice for each paid order.
+    let servers = common::Servers::from_environment()?;
+    let config = servers.config()?;
+    let mut client = Client::connect(&servers.database_url, NoTls)?;
+    // Once: the inbox, as `outboxd init --inbox` makes it, and what the work needs: an invoice for each paid order.
+    inbox::init(&config.database)?;
     client.batch_execute(
         "create table if not exists invoices (id bigserial primary key, paid text not null)",
     )?;
 
-    let mut connection = Connection::insecure_open(amqp)?;
+    match env::args().nth(1) {
+        Some(queue) => consume(&mut client, servers.broker()?, &queue, Duration::MAX),
+        None => {
+            servers.prepare("order.paid")?;
+            copies::send(&mut client, config, "order.paid")?;
+            consume(&mut client, servers.broker()?, "order.paid", Duration::from_secs(2))
+        }
+    }
+}
+
+/// Consumes a queue until nothing has come for as long as `idle`.
+fn consume(
+    client: &mut Client,
+    mut connection: Connection,
+    queue: &str,
+    idle: Duration,
+) -> Result<(), Box<dyn Error>> {
     let channel = connection.open_channel(None)?;
-    // What is not acknowledged yet and would come again, at most.
+    // At most so many are on their way here without an acknowledgement; they would come again.
     channel.qos(0, 20, false)?;
     let queue = channel.queue_declare(queue, QueueDeclareOptions { durable: true, ..Default::default() })?;
     let consumer = queue.consume(ConsumerOptions { no_ack: false, ..Default::default() })?;
-    loop {
-        let next = match idle {
-            Some(idle) => consumer.receiver().recv_timeout(idle).ok(),
-            None => consumer.receiver().recv().ok(),
+    while let Ok(message) = consumer.receiver().recv_timeout(idle) {
+        let ConsumerMessage::Delivery(delivery) = message else {
+            return Err(format!("the consumer was ended: {message:?}").into());
         };
-        match next {
-            Some(ConsumerMessage::Delivery(delivery)) => match handle(&mut client, &delivery)? {
-                // Only after the commit. Dying in between brings the message again, and it is known then.
-                Handled::Yes => consumer.ack(delivery)?,
-                // Without requeue: it would only come again. A dead-letter exchange keeps it.
-                Handled::Never => consumer.reject(delivery, false)?,
-            },
-            Some(other) => return Err(format!("the consumer was ended: {other:?}").into()),
-            None => break,
+        // An error ends this program: what is not acknowledged comes again.
+        match handle(client, &delivery)? {
+            // Only after the commit. Dying in between brings the message again, and it is known then.
+            Handled::Yes => consumer.ack(delivery)?,
+            // Without requeue, since it would only come again. A dead-letter exchange keeps it.
+            Handled::Never => consumer.reject(delivery, false)?,
         }
     }
     connection.close()?;

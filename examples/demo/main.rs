@@ -1,7 +1,8 @@
 //! The relay's main job as a story for a newcomer, on servers of its own: `make demo`.
 //!
 //! Every command and statement of its ten steps is the one that runs, and the story checks itself: it ends with
-//! a failure when anything is not as it tells.
+//! a failure when anything is not as it tells. With the argument `servers` it only starts the servers, for the other
+//! examples and whatever else is to be tried: `make servers`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a demo is there to be read")]
 #![allow(
@@ -15,6 +16,7 @@
 mod harness;
 mod program;
 mod screen;
+mod servers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,6 +44,17 @@ const COUNTS: &str =
 const EVENTS: &str = "select id, event_type, status, fail_count, last_error from event_outbox order by id;";
 
 fn main() -> ExitCode {
+    match env::args().nth(1).as_deref() {
+        None => demo(),
+        Some("servers") => servers::run(),
+        Some(_) => {
+            eprintln!("the demo takes no argument but: servers");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo() -> ExitCode {
     let Some(binary) = Outboxd::find() else {
         eprintln!("the demo found no outboxd binary beside it; build both and start it with: make demo");
         return ExitCode::FAILURE;
@@ -166,6 +179,7 @@ impl Demo {
             "export DATABASE_URL=postgres://user:password@host/database AMQP_URL=amqp://user:password@host",
         );
         command("outboxd init && outboxd run");
+        println!("\nOr on private servers again, and with the library's examples: make servers");
     }
 
     /// Writes an order and its event in a transaction that ends so, and returns the event's id.
