@@ -20,6 +20,7 @@ mod bulk;
 mod commands;
 mod database;
 mod due;
+mod examples;
 mod faults;
 mod guilty;
 mod inbox;
