@@ -25,7 +25,8 @@ const TIME_MAX: Duration = Duration::from_secs(36_500 * 24 * 60 * 60);
 
 /// An event to be written into the outbox, by [`append`](crate::append) or [`append_all`](crate::append_all).
 ///
-/// It may be appended more than once; each time it gets another id, unless one is given.
+/// Only its type is needed; all else has a default. It may be appended more than once; each time it gets another id,
+/// unless one is given. What the relay could never send is refused when it is appended, by [`NewEvent::check`].
 ///
 /// ```
 /// use std::time::Duration;

@@ -157,7 +157,7 @@ fn at_once(events: &[NewEvent]) -> usize {
 /// Writes one event into the table `event_outbox`, in the caller's transaction, and returns its id.
 ///
 /// It is published if the transaction commits, and never if it does not. One round trip. For other tables: [`Writer`].
-/// The transaction is of this version of the `postgres` crate, which is there as [`outboxd::postgres`](crate::postgres).
+/// The transaction is of this version of the `postgres` crate, which is there as `outboxd::postgres`.
 ///
 /// ```no_run
 /// use outboxd::NewEvent;

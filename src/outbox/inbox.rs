@@ -1,7 +1,11 @@
 //! The consumer's side: an inbox, so that each event is handled once although it may be received twice.
 //!
 //! The table `event_inbox` is made by `outboxd init --inbox` in the consumer's database, in the first schema of the
-//! search path. It has a row for each event that a consumer has handled.
+//! search path. It has a row for each event that a consumer has handled, and grows until it is [purged](purge).
+//!
+//! The order of effects is what makes it work: the question, the work, the commit, and only then the acknowledgement. A
+//! consumer that dies before the commit has done nothing, and receives the message again; one that dies after it
+//! receives the message again and is told that it is a copy. What the work does outside of this database is not covered.
 //!
 //! ```no_run
 //! use outboxd::inbox;

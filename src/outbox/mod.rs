@@ -3,6 +3,16 @@
 //! A claim is one transaction. Its row locks are the lease: nobody else sends these events while it is open, a
 //! relay that dies frees them at once, and one that freezes or vanishes loses them to the server's time limits.
 //! Settling writes what became of them and commits.
+//!
+//! # For an application
+//! [`append`] and [`append_all`] write events in the application's own transaction, to the table `event_outbox`; a
+//! [`Writer`] to one of another name. [`inbox`] is for consumers. [`init()`] makes the table, or completes one that is
+//! there: in a deployment `outboxd init` does it, with a role that owns the table; tests call the function.
+//!
+//! # For an operator
+//! An [`Outbox`] has what the commands do: `list`, `show`, `retry`, `skip`, `purge`, `backlog` and the like. It opens a
+//! session when it is first asked, and waits 20 s at most for each answer of the server, besides what opening takes. A
+//! [`Relay`](crate::relay::Relay::outbox) lends its own.
 
 mod address;
 mod advice;

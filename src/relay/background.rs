@@ -18,33 +18,37 @@ const PATROL: Duration = Duration::from_millis(5);
 /// How long the drop of a handle waits for its thread, at most; less when `grace` is shorter.
 const DROP_MAX: Duration = Duration::from_secs(2);
 
-/// How a relay in the background is doing.
+/// How a relay in the background is doing: what a health check looks at.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
-    /// What it has done since it was started.
+    /// What it has done since it was started, up to the last tick that has ended.
     pub total: Tally,
-    /// When its last tick ended.
+    /// When its last tick ended, by this machine's clock; none before the first. A tick may take as long as `interval`,
+    /// and longer while a server does not answer.
     pub last_tick: Option<SystemTime>,
-    /// What keeps it from working, if anything does.
+    /// What keeps it from working, if anything does: it goes on trying.
     pub trouble: Option<Trouble>,
-    /// What it panicked over: it has ended then, and is to be started again.
+    /// What it panicked over, be it a bug or the observer: it has ended then, and is to be started again.
     pub panicked: Option<String>,
 }
 
-/// How a relay ended.
+/// How a relay ended. Nothing is lost whichever way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Stopped {
     /// In order; what it has done since it was started.
     Ended(Tally),
-    /// By a panic, which is a bug.
+    /// By a panic, now or before: a bug, or the observer's.
     Panicked(String),
-    /// Not in time: its thread is left behind, and ends when its server answers. What it had claimed is due again by
-    /// the server's limits.
+    /// Not in time: its thread is left behind, and ends by itself when its server answers or a limit passes. What it had
+    /// claimed is due again then, or after `claim_max_idle`.
     LeftBehind,
 }
 
-/// A handle on a relay in the background. Dropping it stops the relay, and waits two seconds for it at most.
+/// A handle on a relay in the background, which any thread may use.
+///
+/// Dropping it stops the relay, and waits two seconds for it at most (`grace`, if that is less): keep it for as long as
+/// the relay is to run.
 #[derive(Debug)]
 pub struct RelayHandle {
     stop: Stop,
@@ -54,7 +58,8 @@ pub struct RelayHandle {
 }
 
 impl Relay {
-    /// Starts a relay on a thread of its own, which works as [`Relay::run`] does.
+    /// Starts a relay on a thread of its own, which works as [`Relay::run`] does. Returns at once, before any server was
+    /// spoken to.
     ///
     /// # Errors
     /// The operating system gives no thread. That a server cannot be reached is no error: see [`RelayHandle::status`].
@@ -97,17 +102,24 @@ fn work(mut relay: Relay, stop: &Stop, status: &Mutex<Status>) {
 }
 
 impl RelayHandle {
-    /// Makes it look at the table now, instead of at the next beat.
+    /// Makes it look at the table now, instead of at the next beat; if it is at work, once more after that. Any number of
+    /// nudges is one. While a server is in trouble, it is heard 5 s after the last try at the earliest.
+    ///
+    /// It looks for what is due: with `min_age` at its default of 30 s, that is not what was committed just now.
     pub fn nudge(&self) {
         self.stop.nudge();
     }
 
-    /// How it is doing.
+    /// How it is doing. Never waits for a server.
     pub fn status(&self) -> Status {
         lock(&self.status).clone()
     }
 
-    /// Stops it: it finishes or hands back what is in flight, at most within `limit`.
+    /// Stops it, and waits `limit` for it at most: it finishes or hands back what is in flight, and says goodbye.
+    ///
+    /// With nothing in flight that takes milliseconds. Otherwise it waits for the confirms of what is sent, for half of
+    /// `grace` (10 s by default) or for `publish_timeout`, whichever is less; a `limit` of `grace` or more lets it end in
+    /// order where the servers do.
     pub fn stop(mut self, limit: Duration) -> Stopped {
         self.stop.request();
         let ended = self.ends_within(limit);

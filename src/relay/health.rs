@@ -4,12 +4,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::{Error, Kind, Server};
 
-/// What keeps a server from being used.
+/// What keeps a server from being used, or the relay from using it. While it lasts nothing is claimed and no attempt is
+/// spent.
 #[derive(Debug, Clone)]
 pub struct Trouble {
-    /// The last error.
+    /// The last error: what failed, and what to do about it where something can be done. Its
+    /// [kind](Error::kind) says which server.
     pub error: Error,
-    /// When this process first met trouble there.
+    /// When this relay first met trouble of this kind, by this machine's clock.
     pub since: SystemTime,
     first: Instant,
 }

@@ -2,6 +2,34 @@
 //!
 //! It orders the effects and logs; what an outcome means is `policy.rs`, how either server is spoken to is
 //! `outbox` and `publisher`.
+//!
+//! # With a loop of one's own
+//! [`Relay::run`] and [`Relay::start`] keep the beat. A host that has a beat already calls [`Relay::tick`] in it:
+//! ```no_run
+//! use std::time::{Duration, Instant};
+//! use outboxd::config::Config;
+//! use outboxd::relay::{Relay, Stop};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::new("postgres://shop@localhost/shop", "amqp://shop@localhost")?;
+//! let stop = Stop::new(); // a clone of it is for whoever ends the host
+//! let mut relay = Relay::new(config);
+//! while !stop.requested() {
+//!     // The host's other work, and then:
+//!     let tick = relay.tick(&stop);
+//!     if let Some(trouble) = tick.trouble {
+//!         eprintln!("{}", trouble.error); // nothing is lost; the next tick tries again
+//!     }
+//!     stop.wait_until(Instant::now() + Duration::from_secs(30));
+//! }
+//! relay.close();
+//! # Ok(())
+//! # }
+//! ```
+//! [`Relay::drain`] is for a host that runs, works off what is due, and ends: it also goes on over trouble that passes.
+//!
+//! A panic of the [observer](Relay::observed_by) is the caller's in these two and in `run`; a caller that catches it may
+//! go on with the relay. On a thread of ours it ends the relay, and is told.
 
 mod background;
 mod chain;
@@ -41,20 +69,23 @@ use walk::Walk;
 /// How long a server in trouble is left alone, however often someone nudges.
 const NUDGED_AGAIN: Duration = Duration::from_secs(5);
 
-/// What a tick did.
+/// What a tick did, or a drain.
 #[derive(Debug, Clone)]
 pub struct Tick {
     /// How many events ended how.
     pub tally: Tally,
     /// Whether it was asked to stop before nothing was due any more.
     pub stopped: bool,
-    /// Whether its time was over before nothing was due any more: the next one goes on.
+    /// Whether its time was over before nothing was due any more: the next one goes on. Only a drain leaves it so.
     pub more: bool,
-    /// What else ended it early.
+    /// What else ended it early. Nothing is lost by it: whatever was not settled is due again.
     pub trouble: Option<Trouble>,
 }
 
-/// The relay: one table, one broker.
+/// The relay: one table, one broker, and the sessions on both, which it keeps from tick to tick.
+///
+/// Any number of them may work on one table, in one process or in many, with equal or different configurations. Nothing
+/// is shared between them.
 #[derive(Debug)]
 pub struct Relay {
     engine: Engine,
@@ -64,7 +95,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay that has not spoken to any server yet.
+    /// A relay that has not spoken to any server yet, and has no thread. It opens its sessions when it first ticks.
     pub fn new(config: Config) -> Self {
         Self {
             engine: Engine::new(config),
@@ -74,12 +105,36 @@ impl Relay {
         }
     }
 
-    /// The table, for looking at it.
+    /// The table, for looking at it, and for what an operator does by hand.
     pub fn outbox(&mut self) -> &mut Outbox {
         &mut self.engine.outbox
     }
 
-    /// Has `watch` told what happens, on the thread that the relay works on; it must be quick.
+    /// Has `watch` told what happens, on the thread that the relay works on. Default: nobody.
+    ///
+    /// It must be quick: while it is busy, no confirm is taken in and no claim is kept alive, and a claim that nobody
+    /// keeps alive is lost after `claim_max_idle`. So it counts, or hands on. A second call replaces the first.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use outboxd::config::Config;
+    /// use outboxd::policy::Settlement;
+    /// use outboxd::relay::{Happening, Relay};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let config = Config::new("postgres://shop@localhost/shop", "amqp://shop@localhost")?;
+    /// let dead = Arc::new(AtomicU64::new(0));
+    /// let counter = Arc::clone(&dead);
+    /// let relay = Relay::new(config).observed_by(move |happening| {
+    ///     if let Happening::Decided { settlement: Settlement::Dead { .. }, .. } = happening {
+    ///         counter.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    /// });
+    /// let handle = relay.spawn()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn observed_by(mut self, watch: impl FnMut(Happening<'_>) + Send + 'static) -> Self {
         self.observer = Observer::new(watch);
@@ -87,8 +142,11 @@ impl Relay {
     }
 
     /// Ticks at the fixed rate until `stop` is requested: the first time at once, then at every beat, and when it is
-    /// nudged, which [`Config::listen`] has a commit do. Beats that a long tick missed are skipped. While a server is in trouble it tries again sooner than at
-    /// the next beat.
+    /// nudged, which [`Config::listen`] has a commit do. Beats that a long tick missed are skipped. While a server is in
+    /// trouble it tries again sooner than at the next beat. What it has done, all in all.
+    ///
+    /// It also logs what a tick did, and purges where `retention` is set. After the request it finishes or hands back
+    /// what is in flight, which takes `grace` at most, as long as the database answers.
     pub fn run(&mut self, stop: &Stop) -> Tally {
         self.run_telling(stop, |_| {})
     }
@@ -138,7 +196,11 @@ impl Relay {
         WakeUp::start(config, stop).inspect_err(|error| log::error!("{error}; the relay polls")).ok()
     }
 
-    /// Drains what is due, as often as it takes until nothing is.
+    /// Drains what is due, as often as it takes until nothing is, a server is in trouble, or `stop` is requested. For a
+    /// host with a loop of its own.
+    ///
+    /// It has no other limit: whoever writes faster than it sends keeps it busy. It is the host's to wait between ticks,
+    /// also while there is [trouble](Tick::trouble), of which it logs nothing.
     pub fn tick(&mut self, stop: &Stop) -> Tick {
         let mut total = Tally::default();
         loop {
@@ -150,8 +212,12 @@ impl Relay {
         }
     }
 
-    /// Ticks until nothing is due, also over trouble that passes; at most for about `limit`, or until `stop` is requested.
-    /// The last tick's trouble, if it is in any still, and what all of them did.
+    /// Ticks until nothing is due, also over trouble that passes; begins nothing new after `limit`, or once `stop` is
+    /// requested. For a host that works off what is due and ends.
+    ///
+    /// The last tick's trouble, if it is in any still, and what all of them did. A tick that is under way at the limit
+    /// goes on to its end, which comes after `interval` at the latest (after a second, if that is more): for a tighter
+    /// limit, choose a short `interval`, or request the `stop`.
     pub fn drain(&mut self, stop: &Stop, limit: Duration) -> Tick {
         let until = Instant::now() + limit;
         let mut total = Tally::default();
@@ -187,12 +253,14 @@ impl Relay {
 
     /// Whether the broker takes messages, for a run that had none to send: it speaks of an alarm only to those who
     /// publish, so this publishes a message to nobody. A user who may not do that learns nothing, and no harm is
-    /// done.
+    /// done. What keeps it from taking them, if anything does; the answer is waited for two seconds, after what opening
+    /// a session takes.
     pub fn probe_broker(&mut self) -> Option<Trouble> {
         self.engine.probe_broker()
     }
 
-    /// Ends the broker's session in order, within a short time; the database's need no goodbye.
+    /// Ends the broker's session in order, within two seconds; the database's need no goodbye. A relay that is dropped
+    /// instead ends it by force, which the broker notes in its log.
     pub fn close(self) {
         self.engine.close();
     }

@@ -12,25 +12,27 @@ use super::chain::Rest;
 use super::source::Source;
 use super::walk::Walk;
 
-/// Something that a host may want to count or to log.
+/// Something that a host may want to count or to log. It holds no payload, no URL and no password.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Happening<'a> {
-    /// What becomes of an event. Said before it is written: should that fail, it may be said again.
+    /// What becomes of an event. Said before it is written: should that fail, or the process die, it is said again, to
+    /// whoever has the event next.
     Decided {
         /// The event, without its payload.
         event: &'a Event,
         /// What it becomes.
         settlement: &'a Settlement,
     },
-    /// A tick has ended.
+    /// A tick has ended, or a part of a long one: that is after `interval` at the latest. Also while a server is in
+    /// trouble, at each try.
     Ticked {
         /// What it did.
         tally: &'a Tally,
         /// How long it took.
         took: Duration,
     },
-    /// A server is in trouble that was not, or in another kind of it.
+    /// A server is in trouble that was not, or in another kind of it: it may come twice before the end.
     TroubleBegan(&'a Error),
     /// Both servers are usable again.
     TroubleEnded,

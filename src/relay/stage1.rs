@@ -31,33 +31,45 @@ const DROP_MAX: Duration = Duration::from_secs(1);
 /// What became of an event that was to be published at once.
 ///
 /// Only [`Answer::Published`] and [`Answer::AlreadyPublished`] say that the broker has it. None of the others is an
-/// error of the caller's transaction, which is committed: the poller goes on with the event where it is due.
+/// error of the caller's transaction, which is committed: there is nothing to roll back and nothing to try again. The
+/// poller goes on with the event where it is due.
+///
+/// | answer | the event | what a caller does |
+/// |---|---|---|
+/// | `Published`, `AlreadyPublished` | the broker has it | nothing |
+/// | `BeingSent`, `HeldBack`, `NotDue`, `Left`, `Unknown` | is sent later | nothing; count them, if you like |
+/// | `Refused` | is tried again after its back-off, or is dead | tells the operator: a queue or a route is missing |
+/// | `Finished` | is over; never sent, or dead | nothing, or tells the operator |
+/// | `NotFound` | is not there | looks for a bug: it asked before the commit, or at another table |
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// The broker has confirmed it.
+    /// The broker has confirmed it. The row says so a moment later.
     Published,
     /// It was published before.
     AlreadyPublished,
     /// The broker refused it, or its route does; why. It is FAILED, or DEAD.
     Refused(String),
-    /// It was sent, and no confirm came; why. It is sent again.
+    /// It was sent, and no confirm came; why. It may have arrived, and is sent again.
     Unknown(String),
-    /// An earlier event of its key has not gone through.
+    /// An earlier event of its key has not gone through, or not soon enough: of a key, a call sends what goes through
+    /// within about a second, and no more than `batch_rows`.
     HeldBack,
     /// Its `available_at` is to come.
     NotDue,
-    /// Another relay, or another caller's claim, has it.
+    /// Another relay, or another caller's claim, has it; or someone else has locked its row.
     BeingSent,
-    /// It is DEAD, EXPIRED or SKIPPED.
+    /// It is over: DEAD, EXPIRED or SKIPPED, which is what this says.
     Finished(String),
-    /// The outbox holds no such event; was its transaction rolled back?
+    /// The outbox holds no such event: its transaction is not committed, or was rolled back, or it was purged.
     NotFound,
-    /// It was not sent; why. The poller sends it.
+    /// It was not sent, or not in time; why. The poller sends it.
     Left(String),
 }
 
-/// A handle on stage 1. Cheap to clone, for any number of threads; the last one dropped ends it.
+/// A handle on stage 1. Cheap to clone, for any number of threads.
+///
+/// The last one dropped ends it, and waits a second for its thread at most.
 #[derive(Debug, Clone)]
 pub struct Stage1 {
     shared: Arc<Shared>,
@@ -71,9 +83,11 @@ struct Shared {
 }
 
 impl Stage1 {
-    /// Starts the thread. It opens its sessions when it is first asked for something.
+    /// Starts the thread, and returns at once. It opens its sessions when it is first asked for something, so the first
+    /// call takes some milliseconds more.
     ///
-    /// `min_age` does not matter here: what is asked for is meant to be sent now.
+    /// `min_age` does not matter here: what is asked for is meant to be sent now. While a server is in trouble it is tried
+    /// again after 0.2 to 5 s, and callers in between are told at once.
     ///
     /// # Errors
     /// The operating system gives no thread.
@@ -97,6 +111,10 @@ impl Stage1 {
 
     /// Publishes these events, by their event ids, now that their transaction is committed; one answer for each, in
     /// their order, within `limit`. Never fails: what is not published is told and left to the poller.
+    ///
+    /// Any number of ids, one of them also twice; none cost nothing. Blocks for `limit` at most, which is what the caller
+    /// can spare: a second or two, since the event is safe without it. At most 1,024 calls wait at a time; beyond, their
+    /// events are [`Answer::Left`] at once. Once the time is over an event may still be sent: the call is not undone.
     pub fn publish_now<T: AsRef<str>>(&self, event_ids: &[T], limit: Duration) -> Vec<Answer> {
         if event_ids.is_empty() {
             return Vec::new();

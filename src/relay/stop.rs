@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A shared request to stop. Once made, it stays made.
+/// A shared request to stop, which any thread makes on a clone. Once made, it stays made.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     shared: Arc<(Mutex<Wishes>, Condvar)>,
