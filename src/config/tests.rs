@@ -220,7 +220,7 @@ fn who_listens_sends_at_once_unless_told_otherwise() {
     assert_eq!(age(std::slice::from_ref(&listen)), 0);
     assert_eq!(age(&[(Origin::Flag, "--listen", "off")]), 30);
     assert_eq!(age(&[listen.clone(), (file(1), "min_age", "5s")]), 5);
-    let config = read(&[listen.clone()]).unwrap();
+    let config = read(std::slice::from_ref(&listen)).unwrap();
     assert!(config.listen && config.listen_url.is_none());
     let direct = "postgres://u:hunter2@direct/app";
     let config = read(&[listen.clone(), (file(2), "listen_url", direct)]).unwrap();
