@@ -51,7 +51,8 @@
 //! ```
 //!
 //! **3. has the relay run**, as a program (`outboxd run`, `outboxd once`) or on a thread of the application's own. It sends
-//! what stage 1 left, because it failed, because it was slow, or because the process died in between.
+//! what stage 1 left, because it failed, because it was slow, or because the process died in between. An application
+//! without stage 1 can have each commit wake it: [`Config::listening`](config::Config::listening).
 //! ```no_run
 //! use std::time::Duration;
 //! use outboxd::config::Config;
@@ -106,7 +107,7 @@
 //! |---|---|
 //! | that has nothing else to do | [`Relay::run`](relay::Relay::run), until a [`Stop`](relay::Stop) is requested |
 //! | with other things to do | [`Relay::start`](relay::Relay::start): a thread, and a [handle](relay::RelayHandle) to watch, nudge and stop it; [`observed_by`](relay::Relay::observed_by) for its metrics |
-//! | with a loop of its own | [`Relay::tick`](relay::Relay::tick) in each round; the relay keeps its sessions in between |
+//! | with a loop of its own | [`Relay::tick`](relay::Relay::tick) in each round; the relay keeps its sessions in between; [`WakeUp`](relay::WakeUp) to be woken by commits |
 //! | that runs, works off what is due, and ends | [`Relay::drain`](relay::Relay::drain), which also waits for a server that comes back |
 //!
 //! # What the host must do
@@ -132,8 +133,8 @@
 //! * **Roll back after an error** of [`append`] or [`inbox::first_time`]. Most have ended the transaction in the database,
 //!   and the client's `commit` says `Ok` all the same.
 //!
-//! It installs no signal handler; environment variables and the configuration file are the binary's. The one thing that is shared by all of a process is the generator of event ids, so that they rise whichever thread
-//! asks.
+//! It installs no signal handler; environment variables and the configuration file are the binary's. The one thing that
+//! is shared by all of a process is the generator of event ids, so that they rise whichever thread asks.
 //!
 //! # The life of an event
 //! ```text
