@@ -5,6 +5,7 @@
 
 mod background;
 mod chain;
+mod deadline;
 mod drain;
 mod engine;
 mod flight;
@@ -153,7 +154,7 @@ impl Relay {
     /// Ticks until nothing is due, also over trouble that passes; at most for about `limit`, or until `stop` is requested.
     /// The last tick's trouble, if it is in any still, and what all of them did.
     pub fn drain(&mut self, stop: &Stop, limit: Duration) -> Tick {
-        let until = Instant::now() + limit;
+        let until = deadline::after(limit);
         let mut total = Tally::default();
         loop {
             let (tick, change) = self.beat(stop);
