@@ -191,19 +191,27 @@ impl Source for Requests {
     fn landed(&mut self, rests: Vec<Rest>, _: bool) {
         let behind = std::mem::take(&mut self.behind);
         self.look_again(behind);
-        // A long chain is handed back when others have waited for it long enough, and goes on with another claim.
-        let keys: HashSet<_> = rests
-            .into_iter()
-            .filter_map(|rest| if let Rest::Next(key) = rest { Some(key) } else { None })
-            .collect();
-        if keys.is_empty() {
+        let (mut held, mut next) = (HashSet::new(), HashSet::new());
+        for rest in rests {
+            match rest {
+                Rest::Held(key) => held.insert(key),
+                // A long chain is handed back when others have waited for it long enough, and goes on with another claim.
+                Rest::Next(key) => next.insert(key),
+                Rest::Nothing => false,
+            };
+        }
+        if held.is_empty() && next.is_empty() {
             return;
         }
+        let mut held_back = Vec::new();
         for (event_id, open) in &mut self.open {
-            if open.claimed.take_if(|key| keys.contains(key)).is_some() {
+            if open.claimed.as_ref().is_some_and(|key| held.contains(key)) {
+                held_back.push(event_id.clone());
+            } else if open.claimed.take_if(|key| next.contains(key)).is_some() {
                 self.waiting.insert(open.number, event_id.clone());
             }
         }
+        held_back.iter().for_each(|event_id| self.answer(event_id, &Answer::HeldBack));
     }
 
     fn be_the_last(&mut self) {}

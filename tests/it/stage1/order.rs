@@ -8,7 +8,7 @@ use outboxd::relay::{Answer, Stage1};
 use outboxd::{NewEvent, append, append_all};
 
 use super::{now, stage1};
-use crate::harness::{Direction, Proxy, wait_until};
+use crate::harness::{Direction, Proxy, unique, wait_until};
 use crate::world::{DEADLINE, World};
 
 fn append_keyed(client: &mut postgres::Client, queue: &str, key: &str, count: usize) -> Vec<String> {
@@ -71,6 +71,24 @@ fn what_others_have_in_hand_holds_back_and_is_being_sent() {
     holder.rollback().unwrap();
     assert_eq!(stage1.publish_now(&ids, DEADLINE), [Answer::Published, Answer::Published]);
     assert_eq!(world.arrivals(&queue), ids);
+}
+
+/// Nobody has to wait for others' events to learn that one of theirs is not sent.
+#[test]
+fn what_a_refused_event_holds_back_is_told_before_others_are_done() {
+    let mut world = World::new();
+    let (long, nobody) = (world.queue(), unique("nobody"));
+    let (stage1, _proxy) = slow_stage1(&world);
+    let many = append_keyed(&mut world.client, &long, "long", 18);
+    let mine = append_keyed(&mut world.client, &nobody, "k", 2);
+    thread::scope(|scope| {
+        let others = scope.spawn(|| stage1.publish_now(&many, DEADLINE));
+        wait_until("the first is sent", DEADLINE, || (world.broker.queue_len(&long) > 0).then_some(()));
+        let answers = stage1.publish_now(&mine, DEADLINE);
+        assert!(!others.is_finished(), "it waited for the others");
+        assert!(matches!(&answers[..], [Answer::Refused(_), Answer::HeldBack]), "{answers:?}");
+        assert!(others.join().unwrap().iter().all(|it| *it == Answer::Published));
+    });
 }
 
 /// A long chain is handed back in slices, so that it keeps nobody else waiting; its caller waits for all of it.
