@@ -30,10 +30,9 @@ const FRAME_OVERHEAD: usize = 8;
 /// some. More cannot fit, and is not even fetched.
 pub const HEADERS_TEXT_MAX: usize = 8 * FRAME_MAX as usize;
 
-/// The most values in a message's headers, at every depth. The client writes each by beginning anew with a larger buffer, so
-/// that 10,000 of them take so long that their connection is given up, and everything on it is sent again (measured: 2,000
-/// take 0.1 s, 14,000 take 6 s).
-pub const HEADER_VALUES_MAX: usize = 2_000;
+/// The most values in a message's headers, at every depth. The client begins anew with a larger buffer for each, and with
+/// 10,000 of them takes so long that the connection is given up (measured: 0.1 s for 2,000, 6 s for 14,000).
+const VALUES_MAX: usize = 2_000;
 
 /// The longest life that an `expiration` can state, in milliseconds: the broker reads 32 bits.
 const EXPIRATION_MAX_MS: u128 = u32::MAX as u128;
@@ -208,9 +207,9 @@ fn headers(stored: &Headers) -> Result<Map<String, Value>, Outcome> {
         Err(_) => return Err(Outcome::Invalid("headers are not readable as JSON".into())),
     };
     let count: usize = headers.values().map(values).sum();
-    if count > HEADER_VALUES_MAX {
+    if count > VALUES_MAX {
         return Err(Outcome::Invalid(format!(
-            "headers hold {count} values, a message's can hold {HEADER_VALUES_MAX}"
+            "headers hold {count} values, at most {VALUES_MAX} can be sent"
         )));
     }
     check_names(&headers)?;
@@ -248,10 +247,10 @@ fn check_value(value: &Value) -> Result<(), Outcome> {
 
 /// How many values it is, with those in it.
 fn values(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(values).sum(),
-        Value::Object(inner) => inner.values().map(values).sum(),
-        _ => 0,
+    match value {
+        Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
+        Value::Object(inner) => 1 + inner.values().map(values).sum::<usize>(),
+        _ => 1,
     }
 }
 
@@ -385,7 +384,7 @@ mod tests {
             with_headers(r#"{"CC": "key"}"#),
             with_headers(r#"{"BCC": [1]}"#),
             with_headers(&format!(r#"{{"a": "{}"}}"#, "x".repeat(131_064))),
-            with_headers(&format!(r#"{{"a": [1{}]}}"#, ",1".repeat(HEADER_VALUES_MAX - 1))),
+            with_headers(&format!(r#"{{"a": [1{}]}}"#, ",1".repeat(VALUES_MAX - 1))),
         ];
         for event in cases {
             assert!(matches!(encoded(&event), Err(Outcome::Invalid(_))), "{:.300}", format!("{event:?}"));
@@ -417,9 +416,6 @@ mod tests {
             ..event()
         };
         assert!(encoded(&event).is_ok());
-        assert!(
-            encoded(&with_headers(&format!(r#"{{"a": [1{}]}}"#, ",1".repeat(HEADER_VALUES_MAX - 2)))).is_ok()
-        );
         assert!(encode(&event, Payload::Stored(vec![0; 10]), &routing()).is_ok());
     }
 

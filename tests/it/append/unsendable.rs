@@ -76,7 +76,7 @@ fn the_function_and_the_library_draw_the_same_line_and_the_relay_sends_what_is_w
     world.once(&["--min-age", "0s"], 0);
     let left = rows(&mut world.client, "case when status <> 'PUBLISHED' then last_error end");
     let left: Vec<_> = left.into_iter().filter(|it| *it != json!([null])).collect();
-    assert_eq!(left, [json!([]); 0]);
+    assert!(left.is_empty(), "{left:?}");
     // Those with CC are in the queue once; its names lead nowhere else.
     assert_eq!(world.arrivals(&queue).len(), written);
 }
