@@ -102,7 +102,7 @@ impl NewEvent {
 
     /// One more header of the message; one of the same name is replaced. Default: none.
     ///
-    /// A name has at most 255 bytes, all headers together must fit a frame of 128 KiB.
+    /// A name has at most 255 bytes, all headers together must fit a frame of 128 KiB, and hold 2,000 values at most.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         let headers = self.headers.get_or_insert_with(|| Value::Object(Map::new()));
         // Anything but an object was given to `headers`, and is refused when the event is appended.
@@ -130,7 +130,8 @@ impl NewEvent {
         self
     }
 
-    /// Not sent any more once this time is over, by the database's clock. At most 100 years. Default: it never expires.
+    /// Not sent any more once this time is over, by the database's clock. More than nothing and more than what it is
+    /// available in, at most 100 years. Default: it never expires.
     pub fn expires_in(mut self, life: Duration) -> Self {
         self.expires_in = Some(life);
         self
@@ -211,8 +212,14 @@ impl NewEvent {
         if too_long(self.expires_in) {
             return Err(format!("expires_in is more than {days} days"));
         }
+        if self.expires_in == Some(Duration::ZERO) {
+            return Err("expires_in is zero".into());
+        }
         match self.due {
             Due::In(delay) if too_long(Some(delay)) => Err(format!("available_in is more than {days} days")),
+            Due::In(delay) if self.expires_in.is_some_and(|life| delay >= life) => {
+                Err("it would expire before it is available".into())
+            }
             Due::At(time) if !(0..=YEAR_9999).contains(&time.timestamp()) => {
                 Err("available_at is not within the years 1970 to 9999".into())
             }
@@ -229,6 +236,14 @@ impl NewEvent {
             return Err("the payload holds a NUL, which the database does not store in text".into());
         }
         std::str::from_utf8(bytes).map_err(|_| "the payload is not UTF-8".into())
+    }
+
+    /// About how many bytes it is on its way to the database.
+    pub(crate) fn size(&self) -> usize {
+        let texts = [&self.ordering_key, &self.exchange, &self.routing_key, &self.event_id];
+        let headers = self.headers.as_ref().map_or(0, |headers| headers.to_string().len());
+        let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
+        self.payload.0.len() + headers + self.event_type.len() + texts
     }
 
     pub(crate) fn parts(&self) -> Parts<'_> {
@@ -363,12 +378,15 @@ mod tests {
             (new().headers(json!([1])), "the headers are not a JSON object"),
             (new().headers(Value::Null), "the headers are not a JSON object"),
             (new().header(long(256), 1), "a header's name is over 255 bytes long"),
+            (new().header("x", vec![1; 2_000]), "headers hold 2001 values, at most 2000 can be sent"),
             (new().header("CC", 1), "header CC is not an array of routing keys"),
             (
                 new().header("x", json!(["\0"])),
                 "the headers hold a NUL, which the database does not store in text",
             ),
             (new().header("x", long(131_072)), "the headers take 131083 bytes, at most 129872 can be sent"),
+            (new().expires_in(Duration::ZERO), "expires_in is zero"),
+            (new().expires_in(day).available_in(day), "it would expire before it is available"),
             (new().expires_in(36_501 * day), "expires_in is more than 36500 days"),
             (new().available_in(Duration::MAX), "available_in is more than 36500 days"),
             (
@@ -397,7 +415,8 @@ mod tests {
         use crate::message::encode;
 
         let largest = |length: usize| NewEvent::new("t").header("x", "y".repeat(length));
-        let length = (0..131_072).rev().find(|length| largest(*length).check().is_ok()).unwrap();
+        let length = (129_800..129_900).rev().find(|length| largest(*length).check().is_ok()).unwrap();
+        assert!(length < 129_899 && largest(131_072).check().is_err());
         let routing = Config::new("postgres://h/d", "amqp://h").unwrap().routing;
         let event = Event {
             id: 1,

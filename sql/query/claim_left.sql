@@ -5,11 +5,13 @@ select
     wanted.event_id,
     outbox.status,
     outbox.is_later,
-    outbox.is_held
+    outbox.is_held,
+    outbox.ordering_key
 from unnest($1) as wanted (event_id)
 left join lateral (
     select
         status::text,
+        ordering_key::text,
         coalesce(available_at > statement_timestamp(), false) as is_later,
         ordering_key is not null and exists (
             select

@@ -34,13 +34,56 @@ declare
         when octet_length(routing_key) > 255 then 'routing_key has more than 255 bytes'
         when event_id = '' then 'event_id is empty'
         when octet_length(event_id) > 255 then 'event_id has more than 255 bytes'
+        when expires_in <= interval '0' then 'expires_in is not positive'
+        when available_in >= expires_in then 'it would expire before it is available'
     end;
 begin
-    -- Apart, because an expression with a query in it costs every call that of a query.
-    if fault is null and headers is not null then
-        if exists (select from jsonb_object_keys(headers) as name where octet_length(name) > 255) then
-            fault := 'headers has a name of more than 255 bytes';
-        end if;
+    -- Apart, because an expression with a query in it costs every call that of a query. Short headers can only be wrong in
+    -- those two that the broker reads itself.
+    if fault is null and (octet_length(headers::text) > 255 or headers ?| array['CC', 'BCC']) then
+        -- Every value at every depth, and the bytes that it takes in a message: its type, its length, itself.
+        with node as materialized (
+            select
+                value,
+                case jsonb_typeof(value)
+                    when 'null' then 1
+                    when 'boolean' then 2
+                    when 'number' then 9
+                    when 'string' then 5 + octet_length(value #>> '{}')
+                    when 'array' then 5
+                    else 5 + (select coalesce(sum(1 + octet_length(name)), 0) from jsonb_object_keys(value) as name)
+                end as bytes
+            from jsonb_path_query(headers, 'strict $.**') as value
+        )
+        select case
+            when octet_length(headers::text) > 1048576 then 'headers has more than 1048576 bytes'
+            when jsonb_path_exists(headers, 'strict $.**{127 to last} ? (@.type() == "object" || @.type() == "array")')
+                then 'headers is nested too deeply'
+            when exists (
+                select
+                from node
+                cross join lateral jsonb_object_keys(
+                    case jsonb_typeof(node.value) when 'object' then node.value else '{}' end
+                ) as name
+                where octet_length(name) > 255
+            ) then 'headers has a name of more than 255 bytes'
+            when (select count(*) - 1 from node) > 2000 then 'headers has more than 2000 values'
+            when (select sum(bytes) - 1 from node) > 129872 then 'headers takes more than a message can carry'
+            when jsonb_path_exists(headers, 'strict $.** ? (@.type() == "number" && @.abs() > 1.7976931348623157e308)')
+                then 'headers has a number that is too large'
+            when exists (
+                select
+                from jsonb_path_query(headers, 'strict $.keyvalue() ? (@.key == "CC" || @.key == "BCC").value') as keys
+                where jsonb_typeof(keys) <> 'array'
+                    or jsonb_path_exists(keys, 'strict $[*] ? (@.type() != "string")')
+                    or exists (
+                        select
+                        from jsonb_array_elements_text(case jsonb_typeof(keys) when 'array' then keys else '[]' end) as key
+                        where octet_length(key) > 255
+                    )
+            ) then 'header CC or BCC is not an array of routing keys'
+        end
+        into fault;
     end if;
     if fault is not null then
         raise exception using errcode = '22023', message = 'the event could never be sent: ' || fault;

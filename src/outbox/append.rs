@@ -20,7 +20,7 @@ use super::sql::fill_append;
 /// The most events that go to the server at once.
 const ROWS_MAX: usize = 10_000;
 
-/// The most payload that goes to the server at once, in bytes; one larger event goes alone.
+/// The most bytes that go to the server at once; one larger event goes alone.
 const BYTES_MAX: usize = 64 << 20;
 
 /// The table that [`append`] writes into.
@@ -140,6 +140,12 @@ fn refused(what: &str, error: &postgres::Error) -> Error {
         _ if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => error_of.with_remedy(
             "grant the role insert on the table and execute on its function; \"The table\" in the README says what it needs",
         ),
+        _ if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => {
+            error_of.with_remedy("is the transaction read-only, or the server a standby?")
+        }
+        _ if error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => {
+            error_of.with_remedy("an earlier statement of the transaction failed; roll it back")
+        }
         _ => error_of,
     }
 }
@@ -148,7 +154,7 @@ fn refused(what: &str, error: &postgres::Error) -> Error {
 fn at_once(events: &[NewEvent]) -> usize {
     let mut bytes = 0;
     let fits = |event: &&NewEvent| {
-        bytes += event.payload_text().map_or(0, str::len);
+        bytes += event.size();
         bytes <= BYTES_MAX
     };
     events.iter().take(ROWS_MAX).take_while(fits).count().max(1)
@@ -208,4 +214,23 @@ pub fn enqueue(database: &Database, event: &NewEvent) -> Result<String> {
     let mut ready = Ready::open(database, None, &mut Opening::default())?;
     let what = format!("writing an event into {}", database.table);
     ready.session.transact(&what, move |transaction| writer.append(transaction, &event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message to the server has a limit of 1 GiB, and all of an event counts.
+    #[test]
+    fn what_goes_at_once_is_bounded_by_all_bytes_and_by_rows() {
+        let small = NewEvent::new("t");
+        assert_eq!(at_once(&vec![small.clone(); ROWS_MAX + 1]), ROWS_MAX);
+        let large = "x".repeat(1_000_000);
+        for event in [small.clone().header("x", &*large), small.clone().ordering_key(&*large)] {
+            assert!(event.size() > 1_000_000);
+        }
+        assert_eq!(at_once(&vec![small.clone().payload(&*large); 100]), BYTES_MAX / 1_000_001);
+        let huge = small.clone().payload("x".repeat(BYTES_MAX + 1));
+        assert_eq!([at_once(std::slice::from_ref(&huge)), at_once(&[small, huge])], [1, 1]);
+    }
 }

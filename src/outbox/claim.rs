@@ -68,10 +68,10 @@ pub enum Left {
     Finished(String),
     /// Its `available_at` is to come.
     Later,
-    /// An earlier event of its key has not gone through.
-    Held,
-    /// Another relay has it.
-    Locked,
+    /// An earlier event of its key, which this is, has not gone through.
+    Held(String),
+    /// Another claim has it; its key.
+    Locked(Option<String>),
 }
 
 /// What a claim took.

@@ -36,23 +36,29 @@ use crate::message::SHORT_STRING_MAX;
 
 use super::failure::failure;
 use super::session::Opening;
-use super::sql::{INBOX, INBOX_FIRST_TIME, INBOX_PURGE};
+use super::sql::{INBOX, INBOX_FIRST_TIME, INBOX_LOCK, INBOX_PURGE};
 
 /// The most rows that one transaction of a purge deletes.
 const BATCH: u64 = 1_000;
+
+/// Nothing was received longer ago, and the database can compute with it: a thousand years.
+const AGE_MAX: Duration = Duration::from_secs(365_250 * 24 * 60 * 60);
 
 /// The SQL that `init` would apply.
 pub fn schema_sql() -> &'static str {
     INBOX
 }
 
-/// Creates the table, if it is not there. The outbox need not be.
+/// Creates the table, if it is not there. The outbox need not be. Several may do so at once.
 ///
 /// # Errors
 /// The database cannot be reached, or refuses.
 pub fn init(database: &Database) -> Result<()> {
     let mut session = Opening::default().open(database)?;
-    session.write_within_limits("creating the inbox", |client| client.batch_execute(INBOX))
+    session.write_within_limits("creating the inbox", |client| {
+        client.query_typed(INBOX_LOCK, &[])?;
+        client.batch_execute(INBOX)
+    })
 }
 
 /// Whether `consumer` handles this event for the first time; if so, the caller's transaction now says that it has.
@@ -89,7 +95,7 @@ pub fn first_time(transaction: &mut Transaction<'_>, consumer: &str, event_id: &
 /// # Errors
 /// The database's; what was deleted by then stays deleted.
 pub fn purge(client: &mut Client, older_than: Duration, limit: u64) -> Result<u64> {
-    let age = older_than.as_secs_f64();
+    let age = older_than.min(AGE_MAX).as_secs_f64();
     let mut purged = 0;
     while purged < limit {
         let batch = BATCH.min(limit - purged);

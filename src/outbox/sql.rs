@@ -138,6 +138,7 @@ pub(super) const READ_WRITE: &str = include_str!("../../sql/query/read_write.sql
 pub(super) const INIT_BEGIN: &str = include_str!("../../sql/query/init_begin.sql");
 pub(super) const APPEND_STATE: &str = include_str!("../../sql/query/append_state.sql");
 pub(super) const TABLE_HOME: &str = include_str!("../../sql/query/table_home.sql");
+pub(super) const INBOX_LOCK: &str = include_str!("../../sql/query/inbox_lock.sql");
 pub(super) const INBOX_FIRST_TIME: &str = include_str!("../../sql/query/inbox_first_time.sql");
 pub(super) const INBOX_PURGE: &str = include_str!("../../sql/query/inbox_purge.sql");
 pub(super) const INBOX: &str = include_str!("../../sql/schema/0005_inbox.sql");

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use postgres::error::SqlState;
 use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
@@ -70,7 +71,7 @@ pub(super) fn take(
         if let Scope::Events(asked_for) = &scope {
             let took: HashSet<&str> = taken.events.iter().map(|(event, _)| event.event_id.as_str()).collect();
             let others = asked_for.iter().filter(|id| !took.contains(id.as_str())).cloned().collect();
-            taken.left = left(client, statements, others)?;
+            taken.left.extend(left(client, statements, others)?);
         }
         if !ids.is_empty() {
             taken.chains = chains;
@@ -153,13 +154,29 @@ fn lock_fitting(
     asked_at: DrainAge,
     taken: &mut Taken,
 ) -> Result<Vec<Locked>> {
+    let failed = |error: &postgres::Error| failure("claiming events", error);
     loop {
         let asked = taken.rows_max;
         if let Scope::Keys(asked_for) | Scope::Events(asked_for) = scope {
             taken.unasked.extend(asked_for.drain(asked.min(asked_for.len())..));
         }
-        let mut rows = lock(client, statements, config, scope, asked_at.age(), asked)
-            .map_err(|error| failure("claiming events", &error))?;
+        let mut rows = match lock(client, statements, config, scope, asked_at.age(), asked) {
+            Err(error) if error.code() == Some(&SqlState::UNTRANSLATABLE_CHARACTER) => {
+                // The database holds no such event, and must not refuse the others for it.
+                let Scope::Events(asked_for) = scope else { return Err(failed(&error)) };
+                let (ascii, others) = std::mem::take(asked_for).into_iter().partition(|id| id.is_ascii());
+                *asked_for = ascii;
+                let others: Vec<String> = others;
+                if others.is_empty() {
+                    return Err(failed(&error));
+                }
+                taken.left.extend(others.into_iter().map(|id| (id, Left::NotFound)));
+                rollback(client)?;
+                begin(client, statements)?;
+                continue;
+            }
+            locked => locked.map_err(|error| failed(&error))?,
+        };
         rows.sort_by_key(|row| row.id);
         let (fit, bytes) = within(&rows, config);
         if fit == rows.len() {
@@ -255,8 +272,10 @@ fn left(client: &mut Client, statements: &Statements, event_ids: Vec<String>) ->
             None => Left::NotFound,
             Some(status) if status != "WAITING" && status != "FAILED" => Left::Finished(status),
             Some(_) if row.try_get(2)? => Left::Later,
-            Some(_) if row.try_get(3)? => Left::Held,
-            Some(_) => Left::Locked,
+            Some(_) => match (row.try_get(3)?, row.try_get(4)?) {
+                (true, Some(key)) => Left::Held(key),
+                (_, key) => Left::Locked(key),
+            },
         };
         Ok((row.try_get(0)?, left))
     };

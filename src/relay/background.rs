@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 use crate::event::Tally;
 
-use super::{Relay, Stop, Tick, Trouble};
+use super::{Relay, Stop, Tick, Trouble, deadline};
 
 /// How often a thread that is to end is looked at.
 const PATROL: Duration = Duration::from_millis(5);
@@ -81,8 +81,9 @@ impl Relay {
                 // A panic, also one of the observer, must not be the host's.
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(self, &stopped, &shared))) {
                     let reason = message(panic.as_ref());
+                    // First, because the host's log may be what panicked.
+                    lock(&shared).panicked = Some(reason.clone());
                     log::error!("the relay in the background ended by a panic: {reason}");
-                    lock(&shared).panicked = Some(reason);
                 }
             })
             .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
@@ -134,7 +135,7 @@ impl RelayHandle {
     }
 
     fn ends_within(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+        let until = deadline::after(limit);
         let ended = || self.thread.as_ref().is_none_or(JoinHandle::is_finished);
         while !ended() && Instant::now() < until {
             thread::sleep(PATROL);
@@ -154,7 +155,8 @@ fn lock(status: &Mutex<Status>) -> MutexGuard<'_, Status> {
     status.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+/// What a panic says.
+pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }

@@ -26,6 +26,10 @@ const RECONNECTS: u32 = 3;
 /// through at once.
 const LATE_MAX: Duration = Duration::from_secs(2);
 
+/// The limits of `interval`, for who changed it in the configuration.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 #[derive(Debug)]
 pub(super) struct Engine {
     pub(super) config: Config,
@@ -38,7 +42,9 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(mut config: Config) -> Self {
+        // Without a beat there would be no end to catching up with missed ones.
+        config.interval = config.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         let outbox = Outbox::new(config.database.clone(), config.claim.clone());
         Self { config, outbox, session: None, unwritten: Vec::new(), claims: 0, health: Health::default() }
     }
@@ -84,10 +90,25 @@ impl Engine {
         }
     }
 
+    /// Whether there are, or may be, confirms to be written that came too late for their claims.
+    pub(super) fn has_late(&self) -> bool {
+        !self.unwritten.is_empty() || self.session.as_ref().is_some_and(Session::awaits_late)
+    }
+
+    /// Writes the confirms whose claim was lost, for who has nothing to drain; waits for none.
+    pub(super) fn write_what_is_late(&mut self) -> Change {
+        self.hear_late(Duration::ZERO);
+        match self.write_late(&mut Tally::default()) {
+            // That the database is well says nothing of the broker.
+            Ok(()) => Change::None,
+            Err(error) => self.health.note(Err(error)),
+        }
+    }
+
     fn drain(&mut self, stop: &Stop, source: &mut dyn Source, tally: &mut Tally) -> Result<End> {
         // Nothing is claimed that could not be sent: no attempt is spent on an outage.
         self.ready_session()?;
-        self.hear_late();
+        self.hear_late(LATE_MAX);
         self.write_late(tally)?;
         let Some(session) = self.session.as_mut() else {
             return Err(Error::new(Kind::Internal, "the session that was just opened is gone"));
@@ -108,9 +129,9 @@ impl Engine {
     }
 
     /// Takes in the confirms that came after their claim was given up, such as those that an alarm held back.
-    fn hear_late(&mut self) {
+    fn hear_late(&mut self, limit: Duration) {
         let Some(session) = self.session.as_mut() else { return };
-        let deadline = Instant::now() + LATE_MAX;
+        let deadline = Instant::now() + limit;
         loop {
             let until = if session.awaits_late() { deadline } else { Instant::now() };
             match session.wait(until) {

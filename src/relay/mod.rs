@@ -33,6 +33,7 @@
 
 mod background;
 mod chain;
+mod deadline;
 mod drain;
 mod engine;
 mod flight;
@@ -219,7 +220,7 @@ impl Relay {
     /// goes on to its end, which comes after `interval` at the latest (after a second, if that is more): for a tighter
     /// limit, choose a short `interval`, or request the `stop`.
     pub fn drain(&mut self, stop: &Stop, limit: Duration) -> Tick {
-        let until = Instant::now() + limit;
+        let until = deadline::after(limit);
         let mut total = Tally::default();
         loop {
             let (tick, change) = self.beat(stop);

@@ -4,26 +4,31 @@
 //! come at the same time share a claim. Whatever it leaves is the poller's: nothing is lost when it fails, is slow, or
 //! dies, and nothing that it says is a reason to roll anything back.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{RecvTimeoutError, Sender, TrySendError, bounded};
 
 use crate::config::Config;
 use crate::error::{Error, Kind, Result};
 
-use super::Stop;
 use super::drain::End;
 use super::engine::Engine;
+use super::health::Change;
 use super::requests::{Request, Requests};
+use super::{Stop, background, deadline};
 
 /// Most requests that wait for the thread. Beyond, callers are told that their events are left to the poller.
 const REQUESTS_MAX: usize = 1024;
 
 /// How often the idle thread looks whether it is to end.
 const PATROL: Duration = Duration::from_millis(500);
+
+/// What callers are told once the thread is gone.
+const ENDED: &str = "stage 1 has ended";
 
 /// How long the drop of the last handle waits for the thread.
 const DROP_MAX: Duration = Duration::from_secs(1);
@@ -44,7 +49,8 @@ const DROP_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// The broker has confirmed it. The row says so a moment later.
+    /// The broker has confirmed it. That is written into its row right after this; should the process die in between,
+    /// it is sent once more.
     Published,
     /// It was published before.
     AlreadyPublished,
@@ -77,7 +83,8 @@ pub struct Stage1 {
 
 #[derive(Debug)]
 struct Shared {
-    requests: Sender<Request>,
+    /// None while it ends.
+    requests: Option<Sender<Request>>,
     stop: Stop,
     thread: Option<JoinHandle<()>>,
 }
@@ -101,37 +108,62 @@ impl Stage1 {
             .spawn(move || {
                 // A panic is a bug of ours, and must not be the host's.
                 let served = catch_unwind(AssertUnwindSafe(|| serve(config, Requests::new(inbox), &stopped)));
-                if served.is_err() {
-                    log::error!("stage 1 ended by a panic; its events are left to the poller");
+                if let Err(panic) = served {
+                    let reason = background::message(panic.as_ref());
+                    log::error!("stage 1 ended by a panic, and leaves all events to the poller: {reason}");
                 }
             })
             .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
-        Ok(Self { shared: Arc::new(Shared { requests, stop, thread: Some(thread) }) })
+        Ok(Self { shared: Arc::new(Shared { requests: Some(requests), stop, thread: Some(thread) }) })
     }
 
     /// Publishes these events, by their event ids, now that their transaction is committed; one answer for each, in
-    /// their order, within `limit`. Never fails: what is not published is told and left to the poller.
+    /// their order, within `limit`, however short or long. Never fails: what is not published is told and left to the
+    /// poller.
     ///
-    /// Any number of ids, one of them also twice; none cost nothing. Blocks for `limit` at most, which is what the caller
-    /// can spare: a second or two, since the event is safe without it. At most 1,024 calls wait at a time; beyond, their
-    /// events are [`Answer::Left`] at once. Once the time is over an event may still be sent: the call is not undone.
+    /// Any number of ids, one of them also twice; none cost nothing. Events of one key leave in the order of their rows;
+    /// when there are more of them than `batch_rows`, name them in that order, or some are held back. Blocks for `limit` at
+    /// most, which is what the caller can spare: a second or two, since the event is safe without it. At most 1,024 calls
+    /// wait at a time; beyond, their events are [`Answer::Left`] at once. Once the time is over an event may still be sent:
+    /// the call is not undone.
     pub fn publish_now<T: AsRef<str>>(&self, event_ids: &[T], limit: Duration) -> Vec<Answer> {
         if event_ids.is_empty() {
             return Vec::new();
         }
-        let until = Instant::now() + limit;
+        let until = deadline::after(limit);
         let left = |reason: &str| Answer::Left(reason.into());
         let mut answers = vec![left(&format!("no answer within {limit:?}")); event_ids.len()];
         // One event asked for twice has two places.
         let (answer, answered) = bounded(event_ids.len());
         let ids = event_ids.iter().map(|it| it.as_ref().to_owned()).collect();
-        if self.shared.requests.try_send(Request { event_ids: ids, answers: answer, until }).is_err() {
-            answers.fill(left("stage 1 is busy or has ended"));
+        let request = Request { event_ids: ids, answers: answer, until };
+        let refusal = match self.shared.requests.as_ref().map(|it| it.try_send(request)) {
+            Some(Ok(())) => None,
+            Some(Err(TrySendError::Full(_))) => Some("stage 1 is busy"),
+            Some(Err(TrySendError::Disconnected(_))) | None => Some(ENDED),
+        };
+        if let Some(reason) = refusal {
+            answers.fill(left(reason));
             return answers;
         }
-        while let Ok((place, answer)) = answered.recv_deadline(until) {
-            if let Some(slot) = answers.get_mut(place) {
-                *slot = answer;
+        let mut open: HashSet<usize> = (0..answers.len()).collect();
+        while !open.is_empty() {
+            match answered.recv_deadline(until) {
+                Ok((place, answer)) => {
+                    if let Some(slot) = answers.get_mut(place).filter(|_| open.remove(&place)) {
+                        *slot = answer;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => break,
+                // Given up as too late.
+                Err(RecvTimeoutError::Disconnected) if Instant::now() >= until => break,
+                Err(RecvTimeoutError::Disconnected) => {
+                    for place in open.drain() {
+                        if let Some(slot) = answers.get_mut(place) {
+                            *slot = left(ENDED);
+                        }
+                    }
+                }
             }
         }
         answers
@@ -141,6 +173,8 @@ impl Stage1 {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.stop.request();
+        // That wakes it.
+        self.requests = None;
         let Some(thread) = self.thread.take() else { return };
         let until = Instant::now() + DROP_MAX;
         while !thread.is_finished() && Instant::now() < until {
@@ -155,11 +189,20 @@ fn serve(config: Config, mut requests: Requests, stop: &Stop) {
     let mut engine = Engine::new(config);
     let mut rests_until: Option<Instant> = None;
     while !stop.requested() {
+        let rests = |until: Option<Instant>| until.is_some_and(|until| Instant::now() < until);
         if !requests.wait(PATROL) {
+            // Or the poller would send again what is confirmed.
+            if engine.has_late() && !rests(rests_until) {
+                let change = engine.write_what_is_late();
+                change.log();
+                if !matches!(change, Change::None) {
+                    rests_until = engine.health.retry_after(interval).map(|pause| Instant::now() + pause);
+                }
+            }
             continue;
         }
         // A server in trouble is not tried again for each caller.
-        if rests_until.is_none_or(|until| Instant::now() >= until) {
+        if !rests(rests_until) {
             let (_, end, change) = engine.beat(stop, &mut requests);
             change.log();
             if end == Some(End::Beat) {
@@ -171,6 +214,9 @@ fn serve(config: Config, mut requests: Requests, stop: &Stop) {
             Some(trouble) => Answer::Left(trouble.error.to_string()),
             None => Answer::HeldBack,
         });
+    }
+    if engine.has_late() {
+        engine.write_what_is_late().log();
     }
     engine.close();
 }

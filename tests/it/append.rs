@@ -5,6 +5,8 @@ mod ids;
 mod init;
 mod refused;
 mod sql;
+mod transactions;
+mod unsendable;
 
 use std::time::{Duration, SystemTime};
 

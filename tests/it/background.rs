@@ -1,12 +1,15 @@
 //! The relay inside an application: on a thread of its own, watched, nudged, stopped in every state.
 
+mod hosts;
+mod stops;
+
 use std::io::Write;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
 use outboxd::config::Config;
-use outboxd::relay::{Happening, Relay, RelayHandle, Stop, Stopped};
+use outboxd::relay::{Answer, Happening, Relay, RelayHandle, Stage1, Stop, Stopped};
 
 use crate::harness::{Proc, Rabbit, RabbitOptions, wait_until};
 use crate::world::{DEADLINE, World};
@@ -170,6 +173,7 @@ fn a_drain_goes_on_over_trouble_that_passes() {
 }
 
 const CYCLES: usize = 200;
+const STAGE1_CYCLES: usize = 30;
 const CHILD: &str = "OUTBOXD_TEST_CYCLES";
 
 /// Threads and descriptors are counted in a process of its own, where no other test opens any.
@@ -197,6 +201,10 @@ fn two_hundred_cycles_in_a_child() {
         has_ticked(&handle);
         assert!(matches!(handle.stop(DEADLINE), Stopped::Ended(_)));
     };
+    let stage1_cycle = || {
+        let stage1 = Stage1::start(Config::new(database_url, amqp_url).unwrap()).unwrap();
+        assert_eq!(stage1.publish_now(&["nowhere"], DEADLINE), [Answer::NotFound]);
+    };
     let count = |folder: &str| fs::read_dir(format!("/proc/{}/{folder}", process::id())).unwrap().count();
     let counts = || (count("task"), count("fd"));
     // What has ended may take a moment to be gone.
@@ -212,8 +220,10 @@ fn two_hundred_cycles_in_a_child() {
         }
     };
     cycle();
+    stage1_cycle();
     let first = at_rest();
     (0..CYCLES).for_each(|_| cycle());
+    (0..STAGE1_CYCLES).for_each(|_| stage1_cycle());
     let last = at_rest();
     let (threads, descriptors) = (last.0.saturating_sub(first.0), last.1.saturating_sub(first.1));
     // Not by the macro, whose output tests may capture; on a line of its own.

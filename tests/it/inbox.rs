@@ -1,5 +1,7 @@
 //! The consumer's inbox: each event is handled once, however often it is received.
 
+mod odd;
+
 use std::thread;
 use std::time::Duration;
 

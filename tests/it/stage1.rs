@@ -1,5 +1,11 @@
 //! Stage 1: what is committed is published at once, whatever it cannot do is left to the poller.
 
+mod asked;
+mod order;
+mod settling;
+mod together;
+mod trouble;
+
 use std::collections::HashSet;
 use std::thread;
 use std::time::{Duration, Instant};
