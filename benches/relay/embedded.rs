@@ -17,6 +17,13 @@ pub fn measure(ground: &Ground) {
     ground.empty();
 }
 
+/// Takes away what `init --notify` adds.
+fn no_trigger(ground: &Ground) {
+    let sql = "drop trigger if exists event_outbox_notify on event_outbox;
+               drop function if exists event_outbox_notify()";
+    ground.database.connect().batch_execute(sql).unwrap();
+}
+
 /// The figure below which so many hundredths of the others are.
 fn percentile(figures: &[f64], hundredths: usize) -> f64 {
     let mut figures = figures.to_vec();

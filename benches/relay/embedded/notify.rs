@@ -8,7 +8,7 @@ use outboxd::NewEvent;
 use postgres::fallible_iterator::FallibleIterator;
 
 use super::parts::append;
-use super::range;
+use super::{no_trigger, range};
 use crate::ground::{DEADLINE, Ground, PAYLOAD_BYTES, QUEUE, payload};
 use crate::harness::{Database, Proc, wait_until};
 use crate::median;
@@ -17,37 +17,26 @@ const ROUNDS: usize = 7;
 const WRITING: Duration = Duration::from_secs(1);
 const WRITERS: [usize; 2] = [8, 1];
 
-const CHANNEL: &str = "outboxd_bench";
-
-const TRIGGER: &str = "
-    create function bench_notify() returns trigger language plpgsql as $$
-    begin
-        perform pg_notify('outboxd_bench', '');
-        return null;
-    end $$;
-    create trigger bench_notify after insert on event_outbox
-    for each statement execute function bench_notify()";
-
-const NO_TRIGGER: &str = "
-    drop trigger if exists bench_notify on event_outbox;
-    drop function if exists bench_notify()";
-
 /// What goes on beside the writers.
 #[derive(Clone, Copy)]
 struct Beside {
     what: &'static str,
-    /// And a session that listens.
+    /// That of `init --notify`.
     trigger: bool,
+    /// A session that does nothing else.
+    listener: bool,
     relay: Option<&'static [&'static str]>,
 }
 
 const POLLING: &[&str] = &["run", "--interval", "100ms", "--min-age", "0s"];
 
+const LISTENING: &[&str] = &["run", "--listen"];
+
 const BESIDES: [Beside; 4] = [
-    Beside { what: "nothing beside them", trigger: false, relay: None },
-    Beside { what: "a trigger that notifies", trigger: true, relay: None },
-    Beside { what: "a relay that polls every 100 ms", trigger: false, relay: Some(POLLING) },
-    Beside { what: "such a trigger and such a relay", trigger: true, relay: Some(POLLING) },
+    Beside { what: "nothing beside them", trigger: false, listener: false, relay: None },
+    Beside { what: "the trigger of init --notify, a listener", trigger: true, listener: true, relay: None },
+    Beside { what: "run --interval 100ms", trigger: false, listener: false, relay: Some(POLLING) },
+    Beside { what: "the trigger, run --listen", trigger: true, listener: false, relay: Some(LISTENING) },
 ];
 
 pub fn measure(ground: &Ground) {
@@ -68,7 +57,7 @@ pub fn measure(ground: &Ground) {
             let ratios: Vec<f64> =
                 rates[at].iter().zip(&alone[at]).map(|(rate, alone)| rate / alone).collect();
             println!(
-                "    {:<34} {:>6.0} commits/s  {:.2} {}",
+                "    {:<42} {:>6.0} commits/s  {:.2} {}",
                 beside.what,
                 median(rates[at].iter().copied()),
                 median(ratios.iter().copied()),
@@ -85,16 +74,14 @@ fn commits_per_s(ground: &Ground, beside: Beside) -> [f64; WRITERS.len()] {
     ground.empty();
     // Its length must not be what the next one pays for.
     ground.broker.drain_ready(QUEUE);
-    let mut client = ground.database.connect();
-    client.batch_execute(NO_TRIGGER).unwrap();
     if beside.trigger {
-        client.batch_execute(TRIGGER).unwrap();
+        outboxd::outbox::init_notify(&ground.config.database).unwrap();
     }
     let relay = beside.relay.map(|arguments| started(ground, arguments));
     let database = &ground.database;
     let ended = AtomicBool::new(false);
     let rates = thread::scope(|scope| {
-        let listener = beside.trigger.then(|| scope.spawn(|| listen(database, &ended)));
+        let listener = beside.listener.then(|| scope.spawn(|| listen(database, &ended)));
         let rates = WRITERS.map(|writers| write(ground, writers));
         ended.store(true, Ordering::Relaxed);
         if let Some(listener) = listener {
@@ -103,23 +90,28 @@ fn commits_per_s(ground: &Ground, beside: Beside) -> [f64; WRITERS.len()] {
         rates
     });
     drop(relay);
-    client.batch_execute(NO_TRIGGER).unwrap();
+    no_trigger(ground);
     rates
 }
 
 /// A relay that has published something.
 fn started(ground: &Ground, arguments: &[&str]) -> Proc {
     ground.insert(1, "null");
-    let relay = ground.start(ground.servers.amqp_url(), arguments);
-    let is_published = || (ground.count("status = 'PUBLISHED'") == 1).then_some(());
-    wait_until("the relay publishes", DEADLINE, is_published);
+    let mut relay = ground.start(ground.servers.amqp_url(), arguments);
+    let mut is_published = || {
+        assert!(relay.is_running(), "the relay has ended:\n{relay}");
+        (ground.count("status = 'PUBLISHED'") == 1).then_some(())
+    };
+    wait_until("the relay publishes", DEADLINE, &mut is_published);
     relay
 }
 
 /// How many notifications came.
 fn listen(database: &Database, ended: &AtomicBool) -> usize {
     let mut client = database.connect();
-    client.batch_execute(&format!("listen {CHANNEL}")).unwrap();
+    let channel = "select 'outboxd_' || 'event_outbox'::regclass::oid";
+    let channel: String = client.query_one(channel, &[]).unwrap().get(0);
+    client.batch_execute(&format!("listen {channel}")).unwrap();
     let mut heard = 0;
     while !ended.load(Ordering::Relaxed) {
         heard += client.notifications().timeout_iter(Duration::from_millis(50)).count().unwrap();

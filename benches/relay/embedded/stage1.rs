@@ -8,7 +8,7 @@ use postgres::Client;
 
 use super::parts::{Parts, ms};
 use super::{percentile, range};
-use crate::ground::{DEADLINE, Ground};
+use crate::ground::{DEADLINE, Ground, QUEUE};
 use crate::{median, promise};
 
 const ROUNDS: usize = 5;
@@ -44,7 +44,7 @@ pub fn measure(ground: &Ground) {
     for _ in 0..ROUNDS {
         plain.push(bench.round(false));
         keyed.push(bench.round(true));
-        ground.broker.drain_ready(crate::ground::QUEUE);
+        ground.broker.drain_ready(QUEUE);
     }
     let (ratio, text) = summary(&plain);
     let what =
