@@ -8,6 +8,7 @@ use std::time::Instant;
 use amiquip::{
     AmqpProperties, Auth, Channel, Confirm, Connection, ConnectionOptions, ConnectionTuning, Publish,
 };
+use crossbeam_channel::Receiver;
 
 use crate::ground::QUEUE;
 
@@ -25,13 +26,7 @@ pub struct Bare<'a> {
 impl Bare<'_> {
     /// Publishes so many messages and waits for all confirms; in seconds, without the opening.
     pub fn publish(&self, messages: usize) -> f64 {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_nonblocking(true).unwrap();
-        let stream = mio::net::TcpStream::from_stream(stream).unwrap();
-        let options = ConnectionOptions::<Auth>::default().heartbeat(10);
-        let mut connection =
-            Connection::insecure_open_stream(stream, options, ConnectionTuning::default()).unwrap();
+        let mut connection = open(self.port);
         let channels: Vec<_> = (0..self.workers).map(|_| connection.open_channel(None).unwrap()).collect();
         let started = Instant::now();
         thread::scope(|scope| {
@@ -63,20 +58,7 @@ impl Bare<'_> {
                 settle(confirms.recv().unwrap(), &mut open);
                 confirms.try_iter().for_each(|confirm| settle(confirm, &mut open));
             }
-            let properties = AmqpProperties::default()
-                .with_content_type("application/json".into())
-                .with_delivery_mode(2)
-                .with_message_id(format!("{number:026}"))
-                .with_type_(QUEUE.into())
-                .with_timestamp(1_700_000_000)
-                .with_app_id("outboxd".into());
-            let (body, routing_key) = (self.body, QUEUE.to_owned());
-            channel
-                .basic_publish(
-                    "",
-                    Publish { body, routing_key, mandatory: true, immediate: false, properties },
-                )
-                .unwrap();
+            publish(channel, number, self.body);
             tag += 1;
             open.insert(tag);
         }
@@ -85,4 +67,56 @@ impl Bare<'_> {
         }
         assert!(returns.is_empty());
     }
+}
+
+/// A publisher of one message at a time, on a connection that is kept open.
+pub struct OneByOne {
+    // Closed when it is dropped, after the channel.
+    channel: Channel,
+    _connection: Connection,
+    confirms: Receiver<Confirm>,
+    published: usize,
+}
+
+impl OneByOne {
+    pub fn open(port: u16) -> Self {
+        let mut connection = open(port);
+        let channel = connection.open_channel(None).unwrap();
+        let confirms = channel.listen_for_publisher_confirms().unwrap();
+        channel.enable_publisher_confirms().unwrap();
+        Self { channel, _connection: connection, confirms, published: 0 }
+    }
+
+    /// Publishes one message and waits for its confirm.
+    pub fn publish(&mut self, body: &[u8]) {
+        self.published += 1;
+        publish(&self.channel, self.published, body);
+        match self.confirms.recv().unwrap() {
+            Confirm::Ack(_) => {}
+            Confirm::Nack(nack) => panic!("{nack:?}"),
+        }
+    }
+}
+
+fn open(port: u16) -> Connection {
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let stream = mio::net::TcpStream::from_stream(stream).unwrap();
+    let options = ConnectionOptions::<Auth>::default().heartbeat(10);
+    Connection::insecure_open_stream(stream, options, ConnectionTuning::default()).unwrap()
+}
+
+fn publish(channel: &Channel, number: usize, body: &[u8]) {
+    let properties = AmqpProperties::default()
+        .with_content_type("application/json".into())
+        .with_delivery_mode(2)
+        .with_message_id(format!("{number:026}"))
+        .with_type_(QUEUE.into())
+        .with_timestamp(1_700_000_000)
+        .with_app_id("outboxd".into());
+    let routing_key = QUEUE.to_owned();
+    channel
+        .basic_publish("", Publish { body, routing_key, mandatory: true, immediate: false, properties })
+        .unwrap();
 }

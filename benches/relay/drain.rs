@@ -12,14 +12,11 @@ use std::time::{Duration, Instant};
 
 use crate::bare::Bare;
 use crate::ground::{Ground, OUTBOXD, PAYLOAD_BYTES, QUEUE, payload};
-use crate::median;
 use crate::table::claim_and_settle;
+use crate::{cpu, median};
 
 const EVENTS: usize = 50_000;
 const ROUNDS: usize = 5;
-
-/// The kernel counts a process's time in these; fixed by Linux's interface to user space.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 pub fn measure(ground: &Ground) {
     println!("{EVENTS} events of {PAYLOAD_BYTES} bytes, {ROUNDS} interleaved rounds, defaults otherwise\n");
@@ -99,7 +96,7 @@ fn expect(ground: &Ground, what: &str) {
 
 /// The binary as anyone would run it: wall time, CPU seconds, peak RSS in MiB.
 fn drain(ground: &Ground) -> (f64, f64, f64) {
-    let before = children_cpu_seconds();
+    let before = cpu::of_ended_children();
     let started = Instant::now();
     let mut relay = Command::new(OUTBOXD)
         .args(["once", "--min-age", "0s"])
@@ -120,15 +117,7 @@ fn drain(ground: &Ground) -> (f64, f64, f64) {
     };
     let seconds = started.elapsed().as_secs_f64();
     assert!(status.success(), "{status}");
-    (seconds, children_cpu_seconds() - before, peak_rss_mib)
-}
-
-/// What ended children of this process have used so far.
-fn children_cpu_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap();
-    // The second field is the name in parentheses and may hold spaces; `cutime` and `cstime` are the 16th and 17th.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    fields[13..15].iter().map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / TICKS_PER_SECOND
+    (seconds, cpu::of_ended_children() - before, peak_rss_mib)
 }
 
 fn peak_rss(process: u32) -> f64 {

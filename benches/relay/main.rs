@@ -1,9 +1,9 @@
 //! `make bench`: the relay against what it is made of and what it promises, on real servers that it starts itself.
 //!
 //! Rates depend on the machine, so each figure stands beside one that was measured in the same run. Words after
-//! `cargo bench --bench relay --` choose groups of figures: `drain`, `table`, `order`, `deletion`, `restart`, `network`. With
-//! `OUTBOXD_BENCH_FULL=1` the slow link carries all of its 1,000 events, which takes 100 s instead of 20 s, and the
-//! table holds 7 million rows instead of 700,000, which takes some minutes and 5 GB.
+//! `cargo bench --bench relay --` choose groups of figures: `drain`, `table`, `order`, `deletion`, `restart`, `network`,
+//! `embedded`. With `OUTBOXD_BENCH_FULL=1` the slow link carries all of its 1,000 events, which takes 100 s instead of
+//! 20 s, and the table holds 7 million rows instead of 700,000, which takes some minutes and 5 GB.
 
 #![allow(
     missing_docs,
@@ -19,8 +19,10 @@
 mod harness;
 
 mod bare;
+mod cpu;
 mod deletion;
 mod drain;
+mod embedded;
 mod ground;
 mod network;
 mod order;
@@ -32,13 +34,14 @@ use ground::Ground;
 /// Measures and prints one group of figures.
 type Measure = fn(&Ground);
 
-const GROUPS: [(&str, Measure); 6] = [
+const GROUPS: [(&str, Measure); 7] = [
     ("drain", drain::measure),
     ("table", table::measure),
     ("order", order::measure),
     ("deletion", deletion::measure),
     ("restart", restart::measure),
     ("network", network::measure),
+    ("embedded", embedded::measure),
 ];
 
 fn main() {

@@ -24,6 +24,8 @@ const INDEX_SUFFIXES: [&str; 4] = ["unfinished", "keys", "held", "refused"];
 #[derive(Debug, Clone)]
 pub(super) struct Statements {
     pub(super) claim_begin: String,
+    /// The same, and whether any key may be held back.
+    pub(super) claim_begin_walk: String,
     pub(super) claim_held: String,
     pub(super) claim_walk: String,
     pub(super) claim_keys: String,
@@ -70,6 +72,11 @@ impl Statements {
                 .replace("{time_zone}", &time_zone)
         };
         Self {
+            claim_begin_walk: fill(concat!(
+                include_str!("../../sql/query/claim_begin.sql"),
+                ";\n",
+                include_str!("../../sql/query/claim_may_hold.sql")
+            )),
             claim_begin: fill(include_str!("../../sql/query/claim_begin.sql")),
             claim_held: fill(include_str!("../../sql/query/claim_held.sql")),
             claim_walk: fill(include_str!("../../sql/query/claim_walk.sql")),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use postgres::error::SqlState;
 use postgres::types::{ToSql, Type};
-use postgres::{Client, Row};
+use postgres::{Client, Row, SimpleQueryMessage};
 
 use crate::config::Claim as ClaimConfig;
 use crate::error::{Error, Kind, Result};
@@ -56,10 +56,14 @@ pub(super) fn take(
 ) -> Result<Taken> {
     let mut taken = Taken { rows_max, ..Taken::default() };
     let mut looks = 0;
-    begin(client, statements)?;
-    if let Scope::Walk { fresh: true, barred, .. } = &mut scope {
-        taken.barred = held(client, statements, config)?;
-        barred.extend(taken.barred.iter().cloned());
+    match &mut scope {
+        Scope::Walk { fresh: true, barred, .. } => {
+            if begin_walk(client, statements)? {
+                taken.barred = held(client, statements, config)?;
+                barred.extend(taken.barred.iter().cloned());
+            }
+        }
+        _ => begin(client, statements)?,
     }
     loop {
         let rows = lock_fitting(client, statements, config, &mut scope, asked_at, &mut taken)?;
@@ -197,6 +201,18 @@ fn lock_fitting(
 
 fn begin(client: &mut Client, statements: &Statements) -> Result<()> {
     client.batch_execute(&statements.claim_begin).map_err(|error| failure("claiming events", &error))
+}
+
+/// The same for the first look of a walk: whether any key may hold itself back.
+fn begin_walk(client: &mut Client, statements: &Statements) -> Result<bool> {
+    // One round trip for all of it, as there are no parameters.
+    let answers = client
+        .simple_query(&statements.claim_begin_walk)
+        .map_err(|error| failure("claiming events", &error))?;
+    let none = answers.iter().any(
+        |it| matches!(it, SimpleQueryMessage::Row(row) if row.try_get(0).is_ok_and(|it| it == Some("f"))),
+    );
+    Ok(!none)
 }
 
 fn rollback(client: &mut Client) -> Result<()> {

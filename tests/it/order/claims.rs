@@ -301,3 +301,23 @@ fn claims_that_are_open_together_never_jump_over_each_other() {
     }
     panic!("after 300 turns only {} of 7 keys were taken", open.len());
 }
+
+#[test]
+fn a_walk_knows_from_its_start_which_keys_are_held_back() {
+    let mut world = World::new();
+    // Too young to be locked, so nothing is found out from the followers.
+    let min_age = Duration::from_secs(7200);
+    let mut outbox = outbox(&world.database.url, |config| config.claim.min_age = min_age);
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("free", "status = 'WAITING'", &[]),
+        ("later", "status = 'FAILED', fail_count = 1, available_at = now() + interval '1 hour'", &["later"]),
+        ("dead", "status = 'DEAD'", &["dead", "later"]),
+    ];
+    for (key, change, expected) in cases {
+        let rows = insert_chain(&mut world.client, "t", Some(key), 2);
+        set(&mut world.client, &rows[..1], change);
+        let look = outbox.claim(&FROM_THE_START, Duration::ZERO).unwrap();
+        assert!(ids(&look).is_empty(), "{key}: {look:?}");
+        assert_eq!(look.barred, *expected, "{key}");
+    }
+}
