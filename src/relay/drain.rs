@@ -40,6 +40,8 @@ pub(super) struct Drain<'a> {
     pub(super) unwritten: &'a mut Vec<(i64, Receipt)>,
     pub(super) claims: &'a mut u64,
     pub(super) source: &'a mut dyn Source,
+    /// Nothing is claimed after this.
+    pub(super) until: Option<Instant>,
     pub(super) tally: Tally,
     pub(super) progress: Progress,
 }
@@ -148,6 +150,7 @@ impl Drain<'_> {
 
     fn is_time_up(&self) -> bool {
         self.progress.started.elapsed() > self.config.interval.max(DRAIN_MIN)
+            || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
     fn has_room(&self) -> bool {

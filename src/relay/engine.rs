@@ -39,6 +39,8 @@ pub(super) struct Engine {
     unwritten: Vec<(i64, Receipt)>,
     claims: u64,
     pub(super) health: Health,
+    /// Nothing is claimed after this.
+    pub(super) until: Option<Instant>,
 }
 
 impl Engine {
@@ -46,7 +48,8 @@ impl Engine {
         // Without a beat there would be no end to catching up with missed ones.
         config.interval = config.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         let outbox = Outbox::new(config.database.clone(), config.claim.clone());
-        Self { config, outbox, session: None, unwritten: Vec::new(), claims: 0, health: Health::default() }
+        let health = Health::default();
+        Self { config, outbox, session: None, unwritten: Vec::new(), claims: 0, health, until: None }
     }
 
     /// Drains what `source` leads to: what became of it, how it ended if nothing was in its way, and what that changed in
@@ -120,6 +123,7 @@ impl Engine {
             unwritten: &mut self.unwritten,
             claims: &mut self.claims,
             source,
+            until: self.until,
             tally: Tally::default(),
             progress: Progress::new(),
         };

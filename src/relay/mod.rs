@@ -213,20 +213,26 @@ impl Relay {
         }
     }
 
-    /// Ticks until nothing is due, also over trouble that passes; begins nothing new after `limit`, or once `stop` is
-    /// requested. For a host that works off what is due and ends.
+    /// Ticks until nothing is due, also over trouble that passes; claims nothing after `limit`, or once `stop` is
+    /// requested, and finishes what is in flight then. For a host that works off what is due and ends.
     ///
-    /// The last tick's trouble, if it is in any still, and what all of them did. A tick that is under way at the limit
-    /// goes on to its end, which comes after `interval` at the latest (after a second, if that is more): for a tighter
-    /// limit, choose a short `interval`, or request the `stop`.
+    /// The last tick's trouble, if it is in any still, and what all of them did.
     pub fn drain(&mut self, stop: &Stop, limit: Duration) -> Tick {
         let until = deadline::after(limit);
+        self.engine.until = Some(until);
+        let tick = self.drain_until(stop, until);
+        self.engine.until = None;
+        tick
+    }
+
+    fn drain_until(&mut self, stop: &Stop, until: Instant) -> Tick {
         let mut total = Tally::default();
         loop {
             let (tick, change) = self.beat(stop);
             total += tick.tally;
             change.log();
-            let pause = match self.engine.health.retry_after(limit) {
+            let left = until.saturating_duration_since(Instant::now());
+            let pause = match self.engine.health.retry_after(left) {
                 _ if tick.more => Some(Duration::ZERO),
                 pause => pause.filter(|_| !tick.stopped),
             };

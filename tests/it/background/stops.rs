@@ -244,6 +244,23 @@ fn a_drain_has_any_limit_and_hears_the_request() {
     });
 }
 
+#[test]
+fn a_drain_claims_nothing_after_its_limit() {
+    const MANY: i64 = 20_000;
+    let mut world = World::new();
+    let queue = world.queue();
+    world.insert_many(&queue, MANY);
+    let mut relay = Relay::new(config(&world));
+    let stop = Stop::new();
+    let tick = relay.drain(&stop, Duration::from_millis(100));
+    assert!(tick.more && tick.trouble.is_none(), "{tick:?}");
+    let left = world.count("WAITING");
+    assert!(left > 0 && world.count("PUBLISHED") == MANY - left);
+    // The limit was that call's.
+    assert!(!relay.tick(&stop).more);
+    assert_eq!(world.count("PUBLISHED"), MANY);
+}
+
 /// Whoever changes a setting answers for its limits, but is not to have a thread that cannot be stopped.
 #[test]
 fn a_beat_beyond_its_limits_is_brought_within_them() {
