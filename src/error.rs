@@ -73,6 +73,16 @@ impl Error {
         self.kind
     }
 
+    /// What failed, without what can be done about it.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// What the operator can do, where that is known.
+    pub fn remedy(&self) -> Option<&str> {
+        self.remedy.as_deref()
+    }
+
     /// Whether waiting may mend it: a daemon tries again, slowly when this is false.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, Kind::Unavailable(_))

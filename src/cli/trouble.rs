@@ -3,19 +3,12 @@
 use std::time::Duration;
 
 use outboxd::error::Result;
-use outboxd::outbox::{BlockedKey, BlockedKeys, DEPTH_MAX, KEYS_MAX, OldSnapshot, Outbox};
+use outboxd::outbox::{
+    BlockedKey, BlockedKeys, DEPTH_MAX, KEYS_MAX, OldSnapshot, Outbox, SNAPSHOT_AGE, SNAPSHOT_TRANSACTIONS,
+};
 use serde_json::{Value, json};
 
 use super::print;
-
-/// A snapshot is old when vacuum had to wait for it for this long.
-const SNAPSHOT_AGE: Duration = Duration::from_secs(5 * 60);
-
-/// The same in transactions, for those whose time is not visible.
-const SNAPSHOT_TRANSACTIONS: u64 = 100_000;
-
-/// The kind of snapshot that a session has.
-const SESSION: &str = "session";
 
 /// What was seen. An error says why it could not be looked at.
 pub(super) struct Trouble {
@@ -125,23 +118,7 @@ fn head(head: &BlockedKey) -> Value {
 }
 
 fn warning(it: &OldSnapshot) -> String {
-    let application = it.application.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-    let state = it.state.as_ref().map(|state| format!(", {state}")).unwrap_or_default();
-    let age = match it.age {
-        Some(age) => format!("for {}", short(age)),
-        None if it.kind == SESSION => "its age is not visible: grant pg_read_all_stats to the role".into(),
-        None => "its age is not known".into(),
-    };
-    let OldSnapshot { kind, name, transactions, .. } = it;
-    let remedy = match kind.as_str() {
-        SESSION => format!("end it with: select pg_terminate_backend({name})"),
-        "replication slot" => format!("if nobody needs it: select pg_drop_replication_slot('{name}')"),
-        _ => format!("end it with: rollback prepared '{name}'"),
-    };
-    print::one_line(&format!(
-        "an old snapshot keeps vacuum from removing dead rows, and the relay slows down: {kind} {name}{application}{state}, \
-         {age}, {transactions} transactions; {remedy}"
-    ))
+    print::one_line(&format!("{it}; {}", it.remedy()))
 }
 
 fn snapshot(it: &OldSnapshot) -> Value {

@@ -1,5 +1,6 @@
 //! What an operator ought to know of a table that the relay can work on, but not as well as it might. Reads only.
 
+use std::fmt;
 use std::sync::Arc;
 
 use postgres::Client;
@@ -8,7 +9,7 @@ use postgres::types::Type;
 use crate::config::{Database, TableName};
 use crate::error::Result;
 
-use super::session::{Opening, within_limits};
+use super::session::{Opening, Session, within_limits};
 use super::shape;
 use super::sql::{INDEX_STATE, SESSION_ZONE, quoted_indexes, quoted_table};
 use super::{Outbox, Ready};
@@ -53,9 +54,34 @@ pub fn advice(database: &Database) -> Result<Vec<String>> {
 }
 
 fn advise(ready: &mut Ready, database: &Database) -> Result<Vec<String>> {
-    let (begin, table) = (ready.session.begin(), database.table.clone());
-    let zone_is_set = database.time_zone.is_some();
-    ready.session.call("looking at the table", move |client| {
+    let suggestions = suggestions(&mut ready.session, &database.table, database.time_zone.is_some())?;
+    Ok(suggestions.iter().map(Suggestion::to_string).collect())
+}
+
+/// One thing that might be better.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suggestion {
+    /// `time_zone`, `status` or `indexes`.
+    pub about: &'static str,
+    /// What is found.
+    pub what: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl fmt::Display for Suggestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.remedy)
+    }
+}
+
+pub(super) fn suggestions(
+    session: &mut Session,
+    table: &TableName,
+    zone_is_set: bool,
+) -> Result<Vec<Suggestion>> {
+    let (begin, table) = (session.begin(), table.clone());
+    session.call("looking at the table", move |client| {
         let mut advice = about_columns(client, &begin, &table, zone_is_set)?;
         advice.extend(about_indexes(client, &begin, &table)?);
         Ok(advice)
@@ -67,26 +93,35 @@ fn about_columns(
     begin: &Arc<str>,
     table: &TableName,
     zone_is_set: bool,
-) -> Result<Vec<String>> {
+) -> Result<Vec<Suggestion>> {
     let shape::Leftovers { zoneless, not_taken } = shape::leftovers(client, begin, table)?;
     let mut advice = Vec::new();
     if !zone_is_set && !zoneless.is_empty() {
         let zone: String = within_limits(client, begin, "asking for the time zone", |client| {
             client.query_typed_one(SESSION_ZONE, &[])?.try_get(0)
         })?;
-        advice.push(format!(
-            "table {table} holds times without a zone ({}), which are read as those of the session's zone {zone}: set \
-             time_zone to the zone of whoever writes them",
-            zoneless.join(", ")
-        ));
+        let columns = zoneless.join(", ");
+        advice.push(Suggestion {
+            about: "time_zone",
+            what: format!(
+                "table {table} holds times without a zone ({columns}), which are read as those of the session's zone {zone}"
+            ),
+            remedy: "set time_zone to the zone of whoever writes them".into(),
+        });
     }
     if let Some(not_taken) = not_taken {
-        advice.push(format!("table {table}: {not_taken}; outboxd skip needs it"));
+        let (what, remedy) = not_taken.split_once(" (mend it with: ").unwrap_or((&not_taken, "add it)"));
+        let remedy = remedy.strip_suffix(')').unwrap_or(remedy);
+        advice.push(Suggestion {
+            about: "status",
+            what: format!("table {table}: {what}; outboxd skip needs it"),
+            remedy: format!("mend it with: {remedy}"),
+        });
     }
     Ok(advice)
 }
 
-fn about_indexes(client: &mut Client, begin: &Arc<str>, table: &TableName) -> Result<Vec<String>> {
+fn about_indexes(client: &mut Client, begin: &Arc<str>, table: &TableName) -> Result<Vec<Suggestion>> {
     let name = quoted_table(table);
     let mut advice = Vec::new();
     for (index, kind) in quoted_indexes(table).zip(&KINDS) {
@@ -96,18 +131,18 @@ fn about_indexes(client: &mut Client, begin: &Arc<str>, table: &TableName) -> Re
             rows.first().map(state).transpose()
         })?;
         let found: Option<(bool, bool, String)> = found;
-        match found {
-            None => advice.push(format!("table {table} lacks the index {index}: run outboxd init")),
+        let (what, remedy) = match found {
+            None => (format!("table {table} lacks the index {index}"), "run outboxd init"),
             Some((true, false, _)) => {
-                advice.push(format!(
-                    "the index {index} is not valid, its building was interrupted: run outboxd init"
-                ));
+                (format!("the index {index} is not valid, its building was interrupted"), "run outboxd init")
             }
-            Some((true, true, definition)) if kind.fits(&definition) => {}
-            Some(_) => advice.push(format!(
-                "{index} is not the index that outboxd makes: drop or rename it, then run outboxd init"
-            )),
-        }
+            Some((true, true, definition)) if kind.fits(&definition) => continue,
+            Some(_) => (
+                format!("{index} is not the index that outboxd makes"),
+                "drop or rename it, then run outboxd init",
+            ),
+        };
+        advice.push(Suggestion { about: "indexes", what, remedy: remedy.into() });
     }
     Ok(advice)
 }

@@ -21,4 +21,7 @@ pub use retry::{Deadline, RETRYABLE, Redrive};
 pub use show::{Show, Shown, Way};
 pub use skip::{SKIPPABLE, Skip};
 pub use standing::{Moment, Standing};
-pub use trouble::{BlockedKey, BlockedKeys, DEPTH_MAX, KEYS_MAX, OldSnapshot};
+pub(super) use trouble::read_old_snapshots;
+pub use trouble::{
+    BlockedKey, BlockedKeys, DEPTH_MAX, KEYS_MAX, OldSnapshot, SNAPSHOT_AGE, SNAPSHOT_TRANSACTIONS,
+};

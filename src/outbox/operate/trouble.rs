@@ -1,10 +1,11 @@
 //! What `status` warns of: keys that are blocked, and snapshots that hold vacuum back. Reads only.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use postgres::Row;
 use postgres::types::Type;
+use postgres::{Client, Row};
 
 use crate::config::OnDead;
 use crate::error::Result;
@@ -116,13 +117,63 @@ impl Outbox {
     /// The database cannot be reached or refuses.
     pub fn old_snapshots(&mut self, age: Duration, transactions: u64) -> Result<Vec<OldSnapshot>> {
         self.with_session(|ready| {
-            let mut parameters = Parameters::default();
-            parameters.add(seconds(age), Type::FLOAT8);
-            parameters.add(i64::try_from(transactions).unwrap_or(i64::MAX), Type::INT8);
             ready.session.within_limits("looking for old snapshots", move |client| {
-                client.query_typed(OLD_SNAPSHOTS, &parameters.as_refs())?.iter().map(old_snapshot).collect()
+                read_old_snapshots(client, age, transactions)
             })
         })
+    }
+}
+
+pub(in crate::outbox) fn read_old_snapshots(
+    client: &mut Client,
+    age: Duration,
+    transactions: u64,
+) -> std::result::Result<Vec<OldSnapshot>, postgres::Error> {
+    let mut parameters = Parameters::default();
+    parameters.add(seconds(age), Type::FLOAT8);
+    parameters.add(i64::try_from(transactions).unwrap_or(i64::MAX), Type::INT8);
+    client.query_typed(OLD_SNAPSHOTS, &parameters.as_refs())?.iter().map(old_snapshot).collect()
+}
+
+/// A snapshot is old when vacuum had to wait for it for this long.
+pub const SNAPSHOT_AGE: Duration = Duration::from_secs(5 * 60);
+
+/// The same in transactions, for those whose time is not visible.
+pub const SNAPSHOT_TRANSACTIONS: u64 = 100_000;
+
+/// The kind of snapshot that a session has.
+const SESSION: &str = "session";
+
+impl OldSnapshot {
+    /// What ends it.
+    pub fn remedy(&self) -> String {
+        let name = &self.name;
+        match self.kind.as_str() {
+            SESSION => format!("end it with: select pg_terminate_backend({name})"),
+            "replication slot" => format!("if nobody needs it: select pg_drop_replication_slot('{name}')"),
+            _ => format!("end it with: rollback prepared '{name}'"),
+        }
+    }
+}
+
+impl fmt::Display for OldSnapshot {
+    /// What it does, and whose it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, transactions, .. } = self;
+        let application = self.application.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let state = self.state.as_ref().map(|state| format!(", {state}")).unwrap_or_default();
+        let age = match self.age {
+            Some(age) => {
+                format!("for {}", humantime::format_duration(Duration::from_secs(age.as_secs())))
+            }
+            None if kind == SESSION => "its age is not visible: grant pg_read_all_stats to the role".into(),
+            None => "its age is not known".into(),
+        };
+        write!(
+            f,
+            "an old snapshot keeps vacuum from removing dead rows, and the relay slows down: {kind} \
+             {name}{application}{state}, {age}, {transactions} transactions"
+        )
     }
 }
 
