@@ -168,6 +168,7 @@
 //! channel per worker in confirm mode, and [`confirm`] keeps the ledger of what the broker said. [`policy`] decides
 //! what an outcome makes of a row.
 
+pub mod check;
 pub mod config;
 pub mod confirm;
 pub mod error;

@@ -39,7 +39,7 @@ pub(super) fn failure(what: &str, error: &postgres::Error) -> Error {
     let error = Error::new(kind_of(db.code()), text);
     match *db.code() {
         SqlState::INSUFFICIENT_PRIVILEGE => {
-            error.with_remedy("grant it to the relay's role; \"The table\" in the README says what it needs")
+            error.with_remedy("grant it to the relay's role; outboxd check says which grant it needs")
         }
         SqlState::UNDEFINED_TABLE | SqlState::UNDEFINED_COLUMN | SqlState::UNDEFINED_FUNCTION => {
             error.with_remedy("create or complete the table with: outboxd init")

@@ -23,6 +23,7 @@ mod failure;
 mod function;
 mod ids;
 pub mod inbox;
+mod inspect;
 mod listen;
 mod notify;
 mod operate;
@@ -48,12 +49,13 @@ use crate::error::Result;
 pub use advice::advice;
 pub use append::{Writer, append, append_all, enqueue};
 pub use claim::{Claim, Claimed, Left, Look, Scope};
+pub use inspect::{Grants, Inspector, Kind as EventKind, Plan, ServerFacts, Suggestion};
 pub use listen::Listener;
 pub use notify::notify_sql;
 pub use operate::{
     BlockedKey, BlockedKeys, Changes, DEPTH_MAX, Deadline, Filter, KEYS_MAX, List, Listed, Listing, Moment,
-    OldSnapshot, PURGEABLE, Purge, RETRYABLE, Redrive, Reference, SKIPPABLE, Show, Shown, Skip, Standing,
-    Status, Way, When,
+    OldSnapshot, PURGEABLE, Purge, RETRYABLE, Redrive, Reference, SKIPPABLE, SNAPSHOT_AGE,
+    SNAPSHOT_TRANSACTIONS, Show, Shown, Skip, Standing, Status, Way, When,
 };
 pub use order::Chain;
 pub use report::{Backlog, ServerInfo, StatusCount};

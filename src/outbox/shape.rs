@@ -29,6 +29,16 @@ impl PayloadType {
         }
     }
 
+    /// What it is called in SQL.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+            Self::Jsonb => "jsonb",
+            Self::Bytea => "bytea",
+        }
+    }
+
     /// The text that an application appends, as a value of the column.
     pub(super) fn of_text(self) -> &'static str {
         match self {
@@ -127,6 +137,11 @@ pub(super) fn leftovers(client: &mut Client, begin: &str, table: &TableName) -> 
         zoneless: zoneless.map(|it| it.name.clone()).collect(),
         not_taken: status.and_then(|it| unknown_statuses(it, &["SKIPPED"])),
     })
+}
+
+/// The names of all columns that a relay reads.
+pub(super) fn column_names() -> Vec<&'static str> {
+    ORIGINAL.iter().chain(OURS).map(|(name, _)| *name).collect()
 }
 
 fn is_known(name: &str) -> bool {

@@ -55,6 +55,7 @@ pub(super) struct Statements {
     pub(super) key_blocker: String,
     pub(super) row_lock: String,
     pub(super) show: String,
+    pub(super) check_kinds: String,
 }
 
 impl Statements {
@@ -106,6 +107,7 @@ impl Statements {
             key_blocker: fill(include_str!("../../sql/query/key_blocker.sql")),
             row_lock: fill(include_str!("../../sql/query/row_lock.sql")),
             show: fill(include_str!("../../sql/query/show.sql")),
+            check_kinds: fill(include_str!("../../sql/query/check_kinds.sql")),
         }
     }
 }
@@ -139,6 +141,8 @@ pub(super) const WALK_BEGIN: &str = include_str!("../../sql/query/walk_begin.sql
 pub(super) const TABLE_SHAPE: &str = include_str!("../../sql/query/table_shape.sql");
 pub(super) const INDEX_STATE: &str = include_str!("../../sql/query/index_state.sql");
 pub(super) const SERVER: &str = include_str!("../../sql/query/server.sql");
+pub(super) const CHECK_SERVER: &str = include_str!("../../sql/query/check_server.sql");
+pub(super) const CHECK_TABLE: &str = include_str!("../../sql/query/check_table.sql");
 pub(super) const INIT_LOCK: &str = include_str!("../../sql/query/init_lock.sql");
 pub(super) const DIRECT: &str = include_str!("../../sql/query/direct.sql");
 pub(super) const READ_WRITE: &str = include_str!("../../sql/query/read_write.sql");
@@ -206,6 +210,11 @@ pub(super) fn index_drop(index: &str) -> String {
 /// Appends events through the function of this quoted name.
 pub(super) fn fill_append(function: &str) -> String {
     include_str!("../../sql/query/append.sql").replace("{append}", function)
+}
+
+/// Asks how this statement would be done.
+pub(super) fn explain(statement: &str) -> String {
+    include_str!("../../sql/query/explain.sql").replace("{statement}", &part(statement))
 }
 
 /// Listens on the channel of this quoted name.

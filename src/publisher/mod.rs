@@ -14,6 +14,7 @@ mod dispatch;
 mod guard;
 mod lane;
 mod open;
+mod queue;
 mod session;
 mod socket;
 #[cfg(feature = "tls")]
@@ -96,6 +97,15 @@ pub fn check_url(text: &str) -> Result<(), String> {
 pub fn cut_off(text: &str) -> Option<Duration> {
     let heartbeat_s = url::Address::parse(text).ok()?.heartbeat_s;
     (heartbeat_s > 0).then(|| 3 * Duration::from_secs(heartbeat_s.into()))
+}
+
+/// Who we are to the broker that a URL names, and whether the way there is encrypted. None when the certificate says
+/// who we are.
+pub fn login(text: &str) -> (Option<String>, bool) {
+    url::Address::parse(text).map_or((None, false), |address| {
+        let is_encrypted = address.tls.is_some();
+        ((!address.external).then_some(address.user), is_encrypted)
+    })
 }
 
 /// The broker that a URL names, as `host:port/vhost`.

@@ -1,0 +1,33 @@
+-- The tables of a name, and what the role may do there. One that the name means comes first.
+-- Parameters: $1 the schema, or null; $2 the table's name; $3 the columns that a relay reads, $4 those that it writes.
+-- Reads the catalogue only, and needs no right on the table or its schema. Locks: none.
+select
+    namespace.nspname::text,
+    $1 is not null or pg_table_is_visible(relation.oid),
+    has_schema_privilege(namespace.oid, 'usage'),
+    not exists (
+        select
+        from pg_attribute as attribute
+        where attrelid = relation.oid
+            and attname = any($3)
+            and not attisdropped
+            and not has_column_privilege(relation.oid, attnum, 'select')
+    ),
+    not exists (
+        select
+        from pg_attribute as attribute
+        where attrelid = relation.oid
+            and attname = any($4)
+            and not attisdropped
+            and not has_column_privilege(relation.oid, attnum, 'update')
+    ),
+    has_table_privilege(relation.oid, 'delete'),
+    row_security_active(relation.oid),
+    pg_relation_size(relation.oid)
+from pg_class as relation
+join pg_namespace as namespace on namespace.oid = relation.relnamespace
+where relation.relname = $2
+    and relation.relkind in ('r', 'p', 'v', 'f')
+    and ($1 is null or namespace.nspname = $1)
+order by 2 desc, 1
+limit 20
