@@ -7,12 +7,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
+use outboxd::check::Subject;
 use outboxd::config::{
-    Config, Database, Given, GivenRoute, Operator, Origin, Problem, Problems, SETTINGS, TableName,
-    is_libpq_variable, parse_toml,
+    Config, Database, Given, GivenRoute, Operator, Origin, Problem, Problems, SETTINGS, Setting, TableName,
+    exposed_flags, is_libpq_variable, origins, parse_toml,
 };
 
 use super::args::CONFIG;
+use super::secrets::Secrets;
 
 /// The configuration for a command that relays or looks.
 ///
@@ -68,11 +70,62 @@ pub(crate) fn table(
     gathered.finish(table)
 }
 
+/// What `check` looks at.
+pub(crate) struct Checked {
+    /// As much of the configuration as is right.
+    pub(crate) subject: Option<Subject>,
+    /// What is wrong with it.
+    pub(crate) problems: Vec<Problem>,
+    /// Where the values come from that are not defaults.
+    pub(crate) origins: Vec<String>,
+    /// The flags that hold a password.
+    pub(crate) exposed: Vec<&'static Setting>,
+    /// How many routes there are.
+    pub(crate) routes: usize,
+}
+
+/// The configuration for `check`, which looks at what is right even where something is wrong.
+pub(crate) fn checked(
+    matches: &ArgMatches,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Checked {
+    let gathered = gather(matches, environment);
+    let (given, routes) = (gathered.given.clone(), gathered.routes.clone());
+    let config = Config::from_given(&given, &routes);
+    let rest = || Operator::from_given(&given, &routes).ok().map(Subject::from);
+    let (subject, problems) = match gathered.finish(config) {
+        Ok(config) => (Some(config.into()), Vec::new()),
+        Err(Problems(problems)) => (rest(), problems),
+    };
+    let (origins, exposed) = (origins(&given), exposed_flags(&given));
+    Checked { subject, problems, origins, exposed, routes: routes.len() }
+}
+
+/// Warns of passwords that everyone on the machine can see.
+pub(crate) fn warn_of_passwords(matches: &ArgMatches) {
+    let mut gathered = Gathered::default();
+    gathered.add_flags(matches);
+    for setting in exposed_flags(&gathered.given) {
+        log::warn!("{}: {}", exposed(setting), hiding(setting));
+    }
+}
+
+/// What is wrong with a password on the command line.
+pub(crate) fn exposed(setting: &Setting) -> String {
+    format!("{} holds a password, which everyone on this machine can see (ps)", setting.flag())
+}
+
+/// Where it would be hidden.
+pub(crate) fn hiding(setting: &Setting) -> String {
+    format!("give it as {}, {}, or in the configuration file", setting.variable(), setting.file_variable())
+}
+
 #[derive(Default)]
 struct Gathered {
     given: Vec<Given>,
     routes: Vec<GivenRoute>,
     problems: Vec<Problem>,
+    secrets: Secrets,
 }
 
 impl Gathered {
@@ -101,6 +154,9 @@ fn gather(matches: &ArgMatches, environment: impl IntoIterator<Item = (OsString,
     } else if let Some(path) = variable {
         gathered.add_file(FILE_VARIABLE, &path);
     }
+    let Gathered { secrets, given, problems, .. } = &mut gathered;
+    secrets.add_files(matches, given, problems);
+    secrets.add_credentials(matches, given, problems);
     gathered
 }
 
@@ -124,7 +180,8 @@ impl Gathered {
         for (name, value) in variables {
             let name = name.to_string_lossy();
             passfile |= name == PASSWORD_FILE_VARIABLE && !value.is_empty();
-            if name == "HOME" {
+            if self.secrets.take(&name, &value) {
+            } else if name == "HOME" {
                 home = (!value.is_empty()).then(|| PathBuf::from(value));
             } else if name == FILE_VARIABLE {
                 // An empty variable is how a unit file or a container unsets one.

@@ -34,6 +34,8 @@ pub enum Origin {
     Flag,
     /// The environment.
     Environment,
+    /// A file that a variable of the environment names: `DATABASE_URL_FILE`.
+    VariableFile,
     /// The configuration file.
     File {
         /// Its path, as it was given.
@@ -41,16 +43,19 @@ pub enum Origin {
         /// The line, counted from 1, where it is known.
         line: Option<usize>,
     },
+    /// A file of the setting's name among systemd's credentials.
+    Credential,
 }
 
 impl Origin {
     /// Higher wins.
     fn rank(&self) -> u8 {
         match self {
-            Self::Code => 3,
-            Self::Flag => 2,
-            Self::Environment => 1,
-            Self::File { .. } => 0,
+            Self::Code => 4,
+            Self::Flag => 3,
+            Self::Environment | Self::VariableFile => 2,
+            Self::File { .. } => 1,
+            Self::Credential => 0,
         }
     }
 
@@ -58,7 +63,8 @@ impl Origin {
     pub(super) fn place(&self, what: &str) -> String {
         let what = what.escape_debug();
         match self {
-            Self::Code | Self::Flag | Self::Environment => what.to_string(),
+            Self::Code | Self::Flag | Self::Environment | Self::VariableFile => what.to_string(),
+            Self::Credential => format!("the credential {what}"),
             Self::File { path, line: Some(line) } => format!("{what} in {} line {line}", path.escape_debug()),
             Self::File { path, line: None } => format!("{what} in {}", path.escape_debug()),
         }
@@ -220,10 +226,7 @@ impl<'a> Reader<'a> {
     }
 
     fn effective(&self, name: &str) -> Option<&'a Given> {
-        self.given
-            .iter()
-            .filter(|given| setting_of(given).is_some_and(|setting| setting.name == name))
-            .max_by_key(|given| given.origin.rank())
+        effective(self.given, name)
     }
 
     /// The setting's effective value and where it comes from.
@@ -234,6 +237,14 @@ impl<'a> Reader<'a> {
             None => format!("{} {:?} (the default)", setting.name, setting.default.unwrap_or_default()),
         }
     }
+}
+
+/// Of the values that were given for a setting the one that wins.
+pub(super) fn effective<'a>(given: &'a [Given], name: &str) -> Option<&'a Given> {
+    given
+        .iter()
+        .filter(|given| setting_of(given).is_some_and(|setting| setting.name == name))
+        .max_by_key(|given| given.origin.rank())
 }
 
 /// Reads the keys of one route; what is wrong goes to the reader.
@@ -294,7 +305,8 @@ impl GivenRoute {
     }
 }
 
-fn setting_of(given: &Given) -> Option<&'static Setting> {
+/// The setting that a value was given for; none when the name means nothing.
+pub(super) fn setting_of(given: &Given) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.spelled(&given.origin) == given.name)
 }
 

@@ -8,6 +8,7 @@ mod file;
 mod given;
 mod libpq;
 mod operator;
+mod origins;
 mod setting;
 mod value;
 
@@ -22,6 +23,7 @@ pub use given::{Given, GivenRoute, Origin, Problem, Problems};
 use given::{Keys, Reader};
 pub use libpq::{Fallback, is_ignored_variable, is_libpq_variable};
 pub use operator::Operator;
+pub use origins::{exposed_flags, origins};
 pub use setting::{Group, ROUTE_KEYS, RouteKey, SETTINGS, Setting};
 pub use value::{TableName, parse_duration};
 

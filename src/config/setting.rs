@@ -75,8 +75,14 @@ impl Setting {
         match origin {
             Origin::Flag => self.flag(),
             Origin::Environment => self.variable(),
-            Origin::Code | Origin::File { .. } => self.name.into(),
+            Origin::VariableFile => self.file_variable(),
+            Origin::Code | Origin::File { .. } | Origin::Credential => self.name.into(),
         }
+    }
+
+    /// The variable that names a file with the value of a secret setting: `DATABASE_URL_FILE`.
+    pub fn file_variable(&self) -> String {
+        format!("{}_FILE", self.variable())
     }
 
     /// The environment variable: `OUTBOXD_BATCH_ROWS`. The two URLs have the names that every tool knows.
