@@ -139,6 +139,17 @@ impl Outbox {
 }
 
 impl Claim {
+    /// Gives the events back as they were, for who only looked. Dropping the claim does the same, some time later.
+    ///
+    /// # Errors
+    /// The session is lost: the server gives them back by itself.
+    pub fn give_back(mut self) -> Result<()> {
+        let what = "giving events back";
+        self.ready
+            .session
+            .call(what, move |client| client.batch_execute("rollback").map_err(|error| failure(what, &error)))
+    }
+
     /// Keeps the server from taking the claim for abandoned: speaks to it when it has heard nothing for `after`.
     ///
     /// # Errors
