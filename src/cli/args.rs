@@ -3,13 +3,14 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use outboxd::config::{Group, SETTINGS, Setting, parse_duration};
+use outboxd::config::{Group, SETTINGS, Setting};
 
+use super::enqueue::{self, Enqueue};
 use super::operate::{self, Operate};
+use super::{check, preview};
 
 /// A command line that was understood.
 #[derive(Debug)]
@@ -37,7 +38,15 @@ pub(crate) enum Action {
     /// Relays until it is told to end.
     Run,
     /// Relays what is due and ends.
-    Once,
+    Once {
+        /// Only says what it would do.
+        dry_run: bool,
+    },
+    /// Looks at everything that could keep events from being sent.
+    Check {
+        /// As JSON.
+        json: bool,
+    },
     /// Appends one event.
     Enqueue(Enqueue),
     /// Says what the outbox holds.
@@ -47,23 +56,6 @@ pub(crate) enum Action {
     },
     /// Works on events by hand.
     Operate(Operate),
-}
-
-/// The event that `enqueue` appends, as it was given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Enqueue {
-    pub(crate) event_type: String,
-    /// `-` is standard input. Default: `{}`.
-    pub(crate) payload: String,
-    pub(crate) ordering_key: Option<String>,
-    /// The text of a JSON object.
-    pub(crate) headers: Option<String>,
-    pub(crate) exchange: Option<String>,
-    pub(crate) routing_key: Option<String>,
-    /// From now.
-    pub(crate) expires_in: Option<Duration>,
-    /// From now.
-    pub(crate) delay: Option<Duration>,
 }
 
 /// The id of `--config`.
@@ -98,8 +90,6 @@ fn without_addresses(mut error: clap::Error) -> clap::Error {
 }
 
 fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
-    let text = |id: &str| matches.get_one::<String>(id).cloned();
-    let time = |id: &str| matches.get_one::<Duration>(id).copied();
     Some(match name {
         "init" => Action::Init {
             print: matches.get_flag("print"),
@@ -107,17 +97,9 @@ fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
             notify: matches.get_flag("notify"),
         },
         "run" => Action::Run,
-        "once" => Action::Once,
-        "enqueue" => Action::Enqueue(Enqueue {
-            event_type: text("event_type")?,
-            payload: text("payload")?,
-            ordering_key: text("event_ordering_key"),
-            headers: text("event_headers"),
-            exchange: text("event_exchange"),
-            routing_key: text("event_routing_key"),
-            expires_in: time("event_expires_in"),
-            delay: time("event_delay"),
-        }),
+        "once" => Action::Once { dry_run: preview::is_asked_for(matches) },
+        "check" => Action::Check { json: matches.get_flag("json") },
+        "enqueue" => Action::Enqueue(enqueue::read(matches)?),
         "status" => Action::Status { json: matches.get_flag("json") },
         name => Action::Operate(operate::read(name, matches)?),
     })
@@ -147,7 +129,7 @@ fn command() -> Command {
                 .global(true)
                 .help("log what is retried, too"),
         )
-        .subcommands([init(), run(), once(), enqueue(), status()])
+        .subcommands([init(), check::command(), run(), once(), enqueue::command(), status()])
         .subcommands(operate::commands())
         .after_help(
             "Examples:\n  \
@@ -187,45 +169,8 @@ fn once() -> Command {
     names.retain(|name| !["interval", "listen", "listen_url"].contains(name));
     settings(Command::new("once"), &names)
         .about("Relay everything that is due, then end: for cron")
+        .arg(preview::flag())
         .after_help(examples("outboxd once --config /etc/outboxd.toml", "outboxd once -v --min-age 0s"))
-}
-
-fn enqueue() -> Command {
-    let text = |id: &'static str, flag: &'static str, value: &'static str| {
-        Arg::new(id).long(flag).value_name(value).allow_hyphen_values(true)
-    };
-    let time = |id, flag| text(id, flag, "TIME").value_parser(event_time);
-    settings(Command::new("enqueue"), &["database_url", "table", "time_zone", "open_timeout"])
-        .about("Append one event")
-        .arg(
-            Arg::new("event_type")
-                .value_name("TYPE")
-                .required(true)
-                .help("the event's type, such as order.paid"),
-        )
-        .arg(
-            Arg::new("payload")
-                .value_name("PAYLOAD")
-                .default_value("{}")
-                .hide_default_value(true)
-                // A number is JSON too.
-                .allow_negative_numbers(true)
-                .help("the message's body; - is standard input [{}]"),
-        )
-        .next_help_heading("Event")
-        .arg(
-            text("event_ordering_key", "ordering-key", "KEY")
-                .help("events with one key leave in order; routing keys can name it"),
-        )
-        .arg(text("event_headers", "headers", "JSON").help("an object: the message's headers"))
-        .arg(text("event_exchange", "exchange", "NAME").help("where it goes, whatever the routes say"))
-        .arg(text("event_routing_key", "routing-key", "KEY").help("its routing key, whatever the routes say"))
-        .arg(time("event_expires_in", "expires-in").help("it expires if it is not sent by then"))
-        .arg(time("event_delay", "delay").help("it is not due before then"))
-        .after_help(examples(
-            "outboxd enqueue order.paid '{\"order\": 7}' --ordering-key order-7",
-            "outboxd enqueue report.ready - --delay 5m < report.json",
-        ))
 }
 
 fn status() -> Command {
@@ -247,7 +192,7 @@ fn status() -> Command {
         .after_help(examples("outboxd status", "outboxd status --json --config /etc/outboxd.toml"))
 }
 
-fn all() -> Vec<&'static str> {
+pub(super) fn all() -> Vec<&'static str> {
     SETTINGS.iter().map(|setting| setting.name).collect()
 }
 
@@ -292,17 +237,10 @@ pub(super) fn examples(first: &str, second: &str) -> String {
     format!("Examples:\n  {first}\n  {second}")
 }
 
-/// Longest time that an event can be given on the command line: ten years.
-const EVENT_TIME_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
-
-fn event_time(text: &str) -> Result<Duration, &'static str> {
-    parse_duration(text)
-        .filter(|time| *time <= EVENT_TIME_MAX)
-        .ok_or("expected a duration up to 3650d, such as 30s, 5m or 1h 30m")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn parsed(line: &[&str]) -> Result<Args, clap::Error> {
@@ -316,11 +254,13 @@ mod tests {
 
     #[test]
     fn commands_say_what_to_do() {
-        let cases: [(&[&str], Action); 7] = [
+        let cases: [(&[&str], Action); 9] = [
             (&["init"], Action::Init { print: false, inbox: false, notify: false }),
             (&["init", "--print", "--notify"], Action::Init { print: true, inbox: false, notify: true }),
             (&["run"], Action::Run),
-            (&["-v", "once", "--workers", "1"], Action::Once),
+            (&["-v", "once", "--workers", "1"], Action::Once { dry_run: false }),
+            (&["once", "--dry-run"], Action::Once { dry_run: true }),
+            (&["check", "--json"], Action::Check { json: true }),
             (&["status", "--json"], Action::Status { json: true }),
             (
                 &["enqueue", "order.paid"],
@@ -440,7 +380,9 @@ mod tests {
 
     #[test]
     fn help_fits_a_screen() {
-        for name in ["init", "run", "once", "enqueue", "status", "list", "show", "retry", "skip", "purge"] {
+        for name in
+            ["init", "check", "run", "once", "enqueue", "status", "list", "show", "retry", "skip", "purge"]
+        {
             let help = parsed(&[name, "--help"]).unwrap_err().to_string();
             assert!(help.lines().count() <= 50, "{help}");
             assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");

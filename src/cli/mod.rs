@@ -1,13 +1,16 @@
 //! From arguments and environment to a command, and from its end to an exit code. Knows no SQL and no AMQP.
 
 mod args;
+mod check;
 mod enqueue;
 mod exit;
 mod init;
 mod logging;
 mod operate;
+mod preview;
 mod print;
 mod relay;
+mod secrets;
 mod settings;
 mod signals;
 mod status;
@@ -48,6 +51,10 @@ fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsStrin
             );
         }
     }
+    // `check` tells of them itself.
+    if !matches!(args.action, Action::Check { .. }) {
+        settings::warn_of_passwords(&args.matches);
+    }
     let done = match &args.action {
         Action::Init { print: true, inbox: true, .. } => Ok(init::print_inbox()),
         Action::Init { print: false, inbox: true, .. } => {
@@ -63,7 +70,11 @@ fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsStrin
             settings::database(&args.matches, environment).map(|it| enqueue::enqueue(&it, event.clone()))
         }
         Action::Run => settings::config(&args.matches, environment).map(relay::run),
-        Action::Once => settings::config(&args.matches, environment).map(relay::once),
+        Action::Once { dry_run: true } => {
+            settings::config(&args.matches, environment).map(|it| preview::preview(&it))
+        }
+        Action::Once { dry_run: false } => settings::config(&args.matches, environment).map(relay::once),
+        Action::Check { json } => Ok(check::check(settings::checked(&args.matches, environment), *json)),
         Action::Status { json } => {
             settings::config(&args.matches, environment).map(|it| status::status(it, *json))
         }
