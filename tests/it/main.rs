@@ -17,6 +17,7 @@ mod afterwards;
 mod append;
 mod background;
 mod bulk;
+mod check;
 mod commands;
 mod database;
 mod due;

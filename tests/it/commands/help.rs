@@ -6,7 +6,9 @@ use super::ends;
 
 #[test]
 fn every_command_has_its_help() {
-    for command in ["init", "run", "once", "enqueue", "status", "list", "show", "retry", "skip", "purge"] {
+    for command in
+        ["init", "check", "run", "once", "enqueue", "status", "list", "show", "retry", "skip", "purge"]
+    {
         let help = ends(0, &[command, "--help"], &[]);
         assert!(help.stdout.contains(&format!("Usage: outboxd {command}")), "{help:?}");
         assert!(help.stdout.contains("Examples:"), "{help:?}");
@@ -18,7 +20,9 @@ fn every_command_has_its_help() {
         assert!(help.stdout.contains(&setting.variable()), "{}: {help:?}", setting.name);
     }
     let all = ends(0, &["--help"], &[]);
-    for command in ["init", "run", "once", "enqueue", "status", "list", "show", "retry", "skip", "purge"] {
+    for command in
+        ["init", "check", "run", "once", "enqueue", "status", "list", "show", "retry", "skip", "purge"]
+    {
         assert!(all.stdout.contains(&format!("\n  {command} ")), "{command}: {all:?}");
     }
 }
