@@ -63,8 +63,11 @@ fn print(report: &Report) {
         print::line("\nwhere each type goes");
         report.routes.iter().for_each(|it| print::line(print::one_line(&sentence(it))));
     }
-    let count = |of: &str| report.findings.iter().filter(|it| name(it.state) == of).count();
-    print::line(format_args!("\n{} errors, {} warnings", count("error"), count("warning")));
+    let count = |of: &str| match report.findings.iter().filter(|it| name(it.state) == of).count() {
+        1 => format!("1 {of}"),
+        count => format!("{count} {of}s"),
+    };
+    print::line(format_args!("\n{}, {}", count("error"), count("warning")));
 }
 
 /// `  order.paid, 12 unfinished: exchange "orders", routing key "order.paid" (route 1, order.*)`

@@ -119,7 +119,7 @@ fn people_read_lines_with_the_remedy_below() {
     let at = lines.iter().position(|it| it.starts_with("warning  indexes ")).unwrap();
     assert!(lines[at].ends_with("lacks the index \"event_outbox_held\""), "{output:?}");
     assert_eq!(lines[at + 1].trim_start(), "-> run outboxd init");
-    assert_eq!(*lines.last().unwrap(), "0 errors, 1 warnings");
+    assert_eq!(*lines.last().unwrap(), "0 errors, 1 warning");
     assert!(lines[0].starts_with("ok       configuration     valid"), "{output:?}");
 }
 
