@@ -10,6 +10,7 @@ use crate::event::Tally;
 use crate::outbox::Outbox;
 use crate::publisher::{News, Session, State, blocked};
 
+use super::digest::Digest;
 use super::drain::{Drain, End, Progress};
 use super::health::{Change, Health};
 use super::source::Source;
@@ -39,6 +40,7 @@ pub(super) struct Engine {
     unwritten: Vec<(i64, Receipt)>,
     claims: u64,
     pub(super) health: Health,
+    pub(super) digest: Digest,
 }
 
 impl Engine {
@@ -46,7 +48,15 @@ impl Engine {
         // Without a beat there would be no end to catching up with missed ones.
         config.interval = config.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         let outbox = Outbox::new(config.database.clone(), config.claim.clone());
-        Self { config, outbox, session: None, unwritten: Vec::new(), claims: 0, health: Health::default() }
+        Self {
+            config,
+            outbox,
+            session: None,
+            unwritten: Vec::new(),
+            claims: 0,
+            health: Health::default(),
+            digest: Digest::default(),
+        }
     }
 
     /// Drains what `source` leads to: what became of it, how it ended if nothing was in its way, and what that changed in
@@ -85,6 +95,7 @@ impl Engine {
 
     /// Ends the broker's session in order, within a short time; the database's need no goodbye.
     pub(super) fn close(mut self) {
+        self.digest.tell_rest();
         if let Some(session) = self.session.take() {
             session.close(CLOSE_MAX.min(self.config.grace / 5));
         }
@@ -119,6 +130,7 @@ impl Engine {
             session,
             unwritten: &mut self.unwritten,
             claims: &mut self.claims,
+            digest: &mut self.digest,
             source,
             tally: Tally::default(),
             progress: Progress::new(),
@@ -147,7 +159,7 @@ impl Engine {
     fn lost_session(&mut self) -> bool {
         match self.session.as_mut().map(Session::state) {
             Some(State::Lost(reason)) => {
-                log::warn!("the broker's connection was lost ({reason}); opening another");
+                self.digest.lost(reason);
                 true
             }
             _ => false,
@@ -173,7 +185,8 @@ impl Engine {
         if self.unwritten.is_empty() {
             return Ok(());
         }
-        let (written, open) = self.outbox.settle_late(&self.unwritten)?;
+        let (written, open) =
+            self.outbox.settle_late(&self.unwritten, |row, error| self.digest.unwritable(row, error))?;
         // The claim that they were lost with was not counted.
         tally.claimed += written;
         tally.published += written;
