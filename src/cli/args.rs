@@ -147,6 +147,7 @@ fn command() -> Command {
                 .global(true)
                 .help("log what is retried, too"),
         )
+        .args(SETTINGS.iter().filter(|it| it.group == Group::Log).map(|it| flag(it).global(true)))
         .subcommands([init(), run(), once(), enqueue(), status()])
         .subcommands(operate::commands())
         .after_help(
@@ -253,7 +254,8 @@ fn all() -> Vec<&'static str> {
 
 /// The flags of these settings, under the headings of their groups.
 pub(super) fn settings(command: Command, names: &[&str]) -> Command {
-    let used = SETTINGS.iter().filter(|setting| names.contains(&setting.name));
+    // Those of the log are there already, for all commands.
+    let used = SETTINGS.iter().filter(|it| it.group != Group::Log && names.contains(&it.name));
     command.args(used.map(flag))
 }
 

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use outboxd::config::{
-    Config, Database, Given, GivenRoute, Operator, Origin, Problem, Problems, SETTINGS, TableName,
-    is_libpq_variable, parse_toml,
+    Config, Database, Given, GivenRoute, LogFormat, Operator, Origin, Problem, Problems, SETTINGS, TableName,
+    is_ignored_variable, is_libpq_variable, parse_toml,
 };
 
 use super::args::CONFIG;
+use super::logging;
 
 /// The configuration for a command that relays or looks.
 ///
@@ -73,6 +74,8 @@ struct Gathered {
     given: Vec<Given>,
     routes: Vec<GivenRoute>,
     problems: Vec<Problem>,
+    /// Variables that are set and mean nothing here.
+    ignored: Vec<String>,
 }
 
 impl Gathered {
@@ -101,6 +104,11 @@ fn gather(matches: &ArgMatches, environment: impl IntoIterator<Item = (OsString,
     } else if let Some(path) = variable {
         gathered.add_file(FILE_VARIABLE, &path);
     }
+    // The first moment at which it is known.
+    logging::use_format(LogFormat::from_given(&gathered.given));
+    for name in &gathered.ignored {
+        log::warn!(variable = name; "{name} is set, and outboxd does not look at it: what it says must be in DATABASE_URL");
+    }
     gathered
 }
 
@@ -123,6 +131,9 @@ impl Gathered {
         let (mut file, mut home, mut passfile) = (None, None, false);
         for (name, value) in variables {
             let name = name.to_string_lossy();
+            if is_ignored_variable(&name) && !value.is_empty() {
+                self.ignored.push(name.clone().into());
+            }
             passfile |= name == PASSWORD_FILE_VARIABLE && !value.is_empty();
             if name == "HOME" {
                 home = (!value.is_empty()).then(|| PathBuf::from(value));
