@@ -23,6 +23,8 @@ mod failure;
 mod function;
 mod ids;
 pub mod inbox;
+#[cfg(feature = "tls")]
+mod late_tls;
 mod listen;
 mod notify;
 mod operate;
