@@ -145,7 +145,7 @@ fn command() -> Command {
                 .long("verbose")
                 .action(ArgAction::Count)
                 .global(true)
-                .help("log what is retried, too"),
+                .help("log each tick, too, and what is tried again; twice: everything. Wins over RUST_LOG"),
         )
         .args(SETTINGS.iter().filter(|it| it.group == Group::Log).map(|it| flag(it).global(true)))
         .subcommands([init(), run(), once(), enqueue(), status()])

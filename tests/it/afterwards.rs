@@ -57,7 +57,7 @@ fn no_level_of_logging_shows_a_password_or_a_payload() {
     for level in ["trace", "amiquip=trace,postgres=trace,tokio_postgres=trace,mio=trace"] {
         for url in [&wrong, &world.amqp_url] {
             let environment = [("DATABASE_URL", database.as_str()), ("AMQP_URL", url), ("RUST_LOG", level)];
-            for command in [&["status"][..], &["once", "-vv"]] {
+            for command in [&["status"][..], &["once"], &["once", "-vv", "--log-format", "json"]] {
                 let output = Proc::run(OUTBOXD, command, &environment, DEADLINE);
                 assert!(!format!("{output:?}").contains("hunter2"), "{output:?}");
             }
