@@ -125,6 +125,7 @@ fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
 
 /// The whole command line.
 fn command() -> Command {
+    let verbose = Arg::new("verbose").short('v').long("verbose").action(ArgAction::Count).global(true);
     Command::new("outboxd")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Relays committed events from a PostgreSQL outbox table to RabbitMQ, at least once")
@@ -139,14 +140,7 @@ fn command() -> Command {
                 .global(true)
                 .help("read settings from this TOML file [OUTBOXD_CONFIG]"),
         )
-        .arg(
-            Arg::new("verbose")
-                .short('v')
-                .long("verbose")
-                .action(ArgAction::Count)
-                .global(true)
-                .help("log each tick, too, and what is tried again; twice: everything. Wins over RUST_LOG"),
-        )
+        .arg(verbose.help("log ticks and retries, too; wins over RUST_LOG"))
         .args(SETTINGS.iter().filter(|it| it.group == Group::Log).map(|it| flag(it).global(true)))
         .subcommands([init(), run(), once(), enqueue(), status()])
         .subcommands(operate::commands())
@@ -278,7 +272,7 @@ fn flag(setting: &Setting) -> Arg {
         .value_name(setting.placeholder)
         // Our own parser knows the accepted form of `-5s`; clap would only see an unknown flag.
         .allow_hyphen_values(true)
-        .help_heading(heading(setting.group))
+        .help_heading((setting.group != Group::Log).then(|| heading(setting.group)))
         .help(format!("{} [{default}{}]", setting.meaning, setting.variable()))
 }
 

@@ -38,7 +38,7 @@ fn confirms_that_an_alarm_held_back_are_written_and_their_events_not_sent_again(
     let mut relay = world.start(&relay);
     wait_until("some are published", DEADLINE, || (world.count("PUBLISHED") > 0).then_some(()));
     rabbit.memory_alarm(true);
-    relay.wait_for_line("the broker blocks publishers (", DEADLINE);
+    relay.wait_for_line("error=\"the broker blocks publishers (", DEADLINE);
     thread::sleep(Duration::from_secs(1));
     rabbit.memory_alarm(false);
     wait_until("all are published", DEADLINE, || (world.count("PUBLISHED") == EVENTS).then_some(()));

@@ -67,7 +67,7 @@ fn a_memory_alarm_in_a_drain_is_waited_out() {
     let rabbit = breakable();
     let (mut world, queue, mut relay) = draining(&rabbit.url());
     rabbit.memory_alarm(true);
-    let line = relay.wait_for_line("the broker blocks publishers (", DEADLINE);
+    let line = relay.wait_for_line("error=\"the broker blocks publishers (", DEADLINE);
     assert!(line.contains("level=error ") && line.contains("memory"), "{line}");
     // Nothing moves, and all that is held is free for others, while it lasts.
     let free = "select count(*) from (select 1 from event_outbox for update nowait) as t";
@@ -92,7 +92,7 @@ fn a_memory_alarm_before_the_first_publish_keeps_the_batch_back() {
     world.insert_many(&queue, EVENTS);
     rabbit.memory_alarm(true);
     let mut relay = world.start(&RUN);
-    relay.wait_for_line("the broker blocks publishers (", DEADLINE);
+    relay.wait_for_line("error=\"the broker blocks publishers (", DEADLINE);
     assert_eq!(world.count("WAITING"), EVENTS);
     // Only the one that went ahead was sent.
     let tried = "select count(*) from event_outbox where last_retried_at is not null";
