@@ -1,7 +1,7 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test demo servers bench newest install clean
+.PHONY: help prepare build test demo servers bench size newest install clean
 
 PREFIX ?= /usr/local
 # Where rustup puts cargo, for a shell that was not told.
@@ -32,6 +32,10 @@ servers: prepare ## start private servers to try the examples on, until Ctrl-C
 
 bench: prepare ## measure the relay on servers of its own
 	$(CARGO) bench --bench relay --locked
+
+size: prepare ## measure binary, memory, start and crates, without TLS and with it
+	$(CARGO) bench --bench size --locked --no-default-features
+	$(CARGO) bench --bench size --locked
 
 newest: ## build with every toolchain at hand, to learn early when one refuses a dependency
 	@for toolchain in $$(rustup toolchain list 2>/dev/null | cut -d' ' -f1); do \

@@ -123,8 +123,10 @@
 //!   panic of ours is caught at the end of its thread and told: by [`RelayHandle::status`](relay::RelayHandle::status)
 //!   and the log, and by stage 1 as [`Answer::Left`](relay::Answer::Left). The process's panic hook hears of either; one
 //!   that ends the process ends it then, too.
-//! * **Have a `log` backend**, of any kind. Each refused event, and each trouble with a server as it comes and goes, is
-//!   one line; none holds a URL, a password or a payload. Without a backend none is written.
+//! * **Have a `log` backend**, of any kind. A refusal is one line, those that repeat it are a number a minute, and so is
+//!   what a running relay moves; trouble with a server is a line as it comes and goes. A record's text is whole, and its
+//!   `kv` holds the parts (`msg`, `type`, `count`, ...). None holds a URL, a password or a payload; but silence the
+//!   target `amiquip`, whose own lines can. Without a backend none is written.
 //! * **Look at [`RelayHandle::status`](relay::RelayHandle::status)**, or have it in a health check: a relay that has
 //!   ended by a panic is not started again by itself.
 //! * **Stop it on shutdown**, with as much time as `grace` ([`config::Config::grace`], 10 s), if you want to know that it

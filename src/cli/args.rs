@@ -107,6 +107,7 @@ fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
 
 /// The whole command line.
 fn command() -> Command {
+    let verbose = Arg::new("verbose").short('v').long("verbose").action(ArgAction::Count).global(true);
     Command::new("outboxd")
         .version(env!("CARGO_PKG_VERSION"))
         .about("Relays committed events from a PostgreSQL outbox table to RabbitMQ, at least once")
@@ -121,14 +122,8 @@ fn command() -> Command {
                 .global(true)
                 .help("read settings from this TOML file [OUTBOXD_CONFIG]"),
         )
-        .arg(
-            Arg::new("verbose")
-                .short('v')
-                .long("verbose")
-                .action(ArgAction::Count)
-                .global(true)
-                .help("log what is retried, too"),
-        )
+        .arg(verbose.help("log ticks and retries, too; wins over RUST_LOG"))
+        .args(SETTINGS.iter().filter(|it| it.group == Group::Log).map(|it| flag(it).global(true)))
         .subcommands([init(), check::command(), run(), once(), enqueue::command(), status()])
         .subcommands(operate::commands())
         .after_help(
@@ -198,7 +193,8 @@ pub(super) fn all() -> Vec<&'static str> {
 
 /// The flags of these settings, under the headings of their groups.
 pub(super) fn settings(command: Command, names: &[&str]) -> Command {
-    let used = SETTINGS.iter().filter(|setting| names.contains(&setting.name));
+    // Those of the log are there already, for all commands.
+    let used = SETTINGS.iter().filter(|it| it.group != Group::Log && names.contains(&it.name));
     command.args(used.map(flag))
 }
 
@@ -221,7 +217,7 @@ fn flag(setting: &Setting) -> Arg {
         .value_name(setting.placeholder)
         // Our own parser knows the accepted form of `-5s`; clap would only see an unknown flag.
         .allow_hyphen_values(true)
-        .help_heading(heading(setting.group))
+        .help_heading((setting.group != Group::Log).then(|| heading(setting.group)))
         .help(format!("{} [{default}{}]", setting.meaning, setting.variable()))
 }
 

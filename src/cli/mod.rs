@@ -19,7 +19,7 @@ mod trouble;
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use outboxd::config::{Problems, is_ignored_variable};
+use outboxd::config::Problems;
 
 use args::{Action, Args};
 use exit::Exit;
@@ -39,18 +39,13 @@ pub(crate) fn main(
     };
     logging::start(args.verbose);
     // A panic is a bug of ours. It has been logged by then, and must not look like anything else.
-    catch_unwind(AssertUnwindSafe(|| perform(&args, environment))).unwrap_or(Exit::Internal)
+    let exit = catch_unwind(AssertUnwindSafe(|| perform(&args, environment))).unwrap_or(Exit::Internal);
+    logging::flush();
+    exit
 }
 
 fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Exit {
     let environment: Vec<_> = environment.into_iter().collect();
-    for (name, value) in &environment {
-        if let Some(name) = name.to_str().filter(|name| is_ignored_variable(name) && !value.is_empty()) {
-            log::warn!(
-                "{name} is set, and outboxd does not look at it: what it says must be in DATABASE_URL"
-            );
-        }
-    }
     // `check` tells of them itself.
     if !matches!(args.action, Action::Check { .. }) {
         settings::warn_of_passwords(&args.matches);

@@ -5,13 +5,16 @@
 use std::fmt::Display;
 use std::io::{Write, stderr, stdout};
 
+use super::logging;
+
 /// A result.
 pub(crate) fn line(text: impl Display) {
     let _ = writeln!(stdout(), "{text}");
 }
 
-/// An error, with the program's name before it.
+/// An error, with the program's name before it. What was logged before comes before it.
 pub(crate) fn error(text: impl Display) {
+    logging::flush();
     let _ = writeln!(stderr(), "outboxd: {text}");
 }
 
@@ -23,4 +26,14 @@ pub(crate) fn one_line(text: &str) -> String {
     text.chars()
         .flat_map(|it| if it.is_control() { it.escape_default().collect() } else { vec![it] })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_cannot_write_a_second_line() {
+        assert_eq!(one_line("event é \n2026 ERROR \u{1b}[31m"), "event é \\n2026 ERROR \\u{1b}[31m");
+    }
 }

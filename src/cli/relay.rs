@@ -2,12 +2,13 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use outboxd::config::Config;
+use outboxd::event::Tally;
 use outboxd::outbox::{self, Backlog, Outbox};
 use outboxd::publisher;
 use outboxd::relay::{Relay, Stop, Tick, Trouble};
 
 use super::exit::Exit;
-use super::{print, signals};
+use super::{logging, print, signals};
 
 /// Relays until it is told to end.
 pub(crate) fn run(config: Config) -> Exit {
@@ -15,19 +16,33 @@ pub(crate) fn run(config: Config) -> Exit {
         return Exit::Internal;
     };
     log::info!(
-        "outboxd {} relays {} on {} to {} every {}",
-        env!("CARGO_PKG_VERSION"),
-        config.database.table,
-        outbox::describe(&config.database),
-        publisher::describe_url(config.broker.url.expose()),
-        humantime::format_duration(config.interval),
+        version = env!("CARGO_PKG_VERSION"),
+        table:% = config.database.table,
+        database:% = outbox::describe(&config.database),
+        broker:% = publisher::describe_url(config.broker.url.expose()),
+        interval:% = humantime::format_duration(config.interval);
+        "started"
     );
     warn_of_short_claims(&config);
     let mut relay = Relay::new(config);
     let total = relay.run(&stop);
     relay.close();
-    log::info!("ended; since the start {total}");
+    logging::info("stopped", &counts(&total));
     Exit::Done
+}
+
+/// The counts of a tally, without what did not happen.
+fn counts(total: &Tally) -> Vec<(&'static str, u64)> {
+    let always = [("claimed", total.claimed), ("published", total.published)];
+    let others = [
+        ("failed", total.failed),
+        ("dead", total.dead),
+        ("expired", total.expired),
+        ("unconfirmed", total.unconfirmed),
+        ("released", total.released),
+        ("gone", total.gone),
+    ];
+    always.into_iter().chain(others.into_iter().filter(|(_, count)| *count > 0)).collect()
 }
 
 /// Drains what is due and ends.

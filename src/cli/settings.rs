@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 use outboxd::check::Subject;
 use outboxd::config::{
-    Config, Database, Given, GivenRoute, Operator, Origin, Problem, Problems, SETTINGS, Setting, TableName,
-    exposed_flags, is_libpq_variable, origins, parse_toml,
+    Config, Database, Given, GivenRoute, LogFormat, Operator, Origin, Problem, Problems, SETTINGS, Setting,
+    TableName, exposed_flags, is_ignored_variable, is_libpq_variable, origins, parse_toml,
 };
 
 use super::args::CONFIG;
+use super::logging;
 use super::secrets::Secrets;
 
 /// The configuration for a command that relays or looks.
@@ -126,6 +127,8 @@ struct Gathered {
     routes: Vec<GivenRoute>,
     problems: Vec<Problem>,
     secrets: Secrets,
+    /// Variables that are set and mean nothing here.
+    ignored: Vec<String>,
 }
 
 impl Gathered {
@@ -157,6 +160,11 @@ fn gather(matches: &ArgMatches, environment: impl IntoIterator<Item = (OsString,
     let Gathered { secrets, given, problems, .. } = &mut gathered;
     secrets.add_files(matches, given, problems);
     secrets.add_credentials(matches, given, problems);
+    // The first moment at which it is known.
+    logging::use_format(LogFormat::from_given(&gathered.given));
+    for name in &gathered.ignored {
+        log::warn!(variable = name; "{name} is set, and outboxd does not look at it: what it says must be in DATABASE_URL");
+    }
     gathered
 }
 
@@ -179,6 +187,9 @@ impl Gathered {
         let (mut file, mut home, mut passfile) = (None, None, false);
         for (name, value) in variables {
             let name = name.to_string_lossy();
+            if is_ignored_variable(&name) && !value.is_empty() {
+                self.ignored.push(name.clone().into());
+            }
             passfile |= name == PASSWORD_FILE_VARIABLE && !value.is_empty();
             if self.secrets.take(&name, &value) {
             } else if name == "HOME" {

@@ -11,6 +11,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 use super::exit::Exit;
+use super::logging;
 
 /// Starts listening.
 ///
@@ -22,19 +23,19 @@ pub(crate) fn listen(stop: Stop, grace: Duration) -> io::Result<()> {
         let mut signals = signals.forever();
         let Some(signal) = signals.next() else { return };
         let name = low_level::signal_name(signal).unwrap_or("a signal");
-        log::info!("{name}: finishing or handing back what is in flight, within {grace:?}");
+        log::info!(signal = name, grace:? = grace; "stopping: finishing or handing back what is in flight");
         stop.request();
         let timer = thread::Builder::new().name("outboxd-grace".into()).spawn(move || {
             thread::sleep(grace);
-            log::error!(
-                "still not done after the grace of {grace:?}: ending; what was in flight is due again"
-            );
+            log::error!(grace:? = grace; "still not done after the grace: ending; what was in flight is due again");
+            logging::flush();
             low_level::exit(i32::from(Exit::Incomplete.code()));
         });
         if let Err(error) = timer {
-            log::error!("no thread for the end of the grace: {error}");
+            log::error!(error:%; "no thread for the end of the grace");
         }
         if let Some(signal) = signals.next() {
+            logging::flush();
             low_level::exit(128 + signal);
         }
     })?;

@@ -7,6 +7,7 @@ use std::fmt;
 
 use super::Secret;
 use super::libpq::{Fallback, is_libpq_variable};
+use super::log::{LogFormat, log_format};
 use super::setting::{ROUTE_KEYS, RouteKey, SETTINGS, Setting};
 
 /// The setting that the `PG*` variables stand for.
@@ -148,7 +149,14 @@ impl<'a> Reader<'a> {
                 reader.report(unknown(given.origin.place(&given.name), near));
             }
         }
+        // Whatever else a command reads, it has a log.
+        reader.log_format();
         reader
+    }
+
+    /// The format of the log.
+    pub(super) fn log_format(&mut self) -> Option<LogFormat> {
+        self.read("log_format", log_format)
     }
 
     /// The setting's value: the one that wins, else the default. `None` is a problem, reported.

@@ -7,6 +7,7 @@
 mod file;
 mod given;
 mod libpq;
+mod log;
 mod operator;
 mod origins;
 mod setting;
@@ -22,6 +23,7 @@ pub use file::parse_toml;
 pub use given::{Given, GivenRoute, Origin, Problem, Problems};
 use given::{Keys, Reader};
 pub use libpq::{Fallback, is_ignored_variable, is_libpq_variable};
+pub use log::LogFormat;
 pub use operator::Operator;
 pub use origins::{exposed_flags, origins};
 pub use setting::{Group, ROUTE_KEYS, RouteKey, SETTINGS, Setting};

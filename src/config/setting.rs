@@ -39,6 +39,8 @@ pub enum Group {
     Publish,
     /// What a refusal leads to.
     Failures,
+    /// What is told of it; of every command.
+    Log,
 }
 
 impl Group {
@@ -50,6 +52,7 @@ impl Group {
             Self::Claim => "Claim",
             Self::Publish => "Publish",
             Self::Failures => "Failures",
+            Self::Log => "Log",
         }
     }
 }
@@ -360,6 +363,15 @@ pub const SETTINGS: &[Setting] = &[
         placeholder: "TIME",
         secret: false,
         group: Group::Failures,
+    },
+    Setting {
+        name: "log_format",
+        default: Some("text"),
+        form: "text or json",
+        meaning: "what lines of the log look like",
+        placeholder: "FORMAT",
+        secret: false,
+        group: Group::Log,
     },
 ];
 

@@ -13,6 +13,8 @@ use crate::config::{Database, Fallback};
 use crate::error::{Error, Kind, Result};
 
 use super::failure::failure;
+#[cfg(feature = "tls")]
+use super::late_tls::LateTls;
 use super::parameters::{self, FORM, Parameters};
 use super::passfile::{self, Login};
 use super::tls::{Mode, Tls};
@@ -230,6 +232,9 @@ impl Address {
 
     #[cfg(feature = "tls")]
     fn connect_with_tls(&self, options: &postgres::Config) -> Result<Connected> {
+        if self.tls.is_optional() {
+            return Ok(options.connect(LateTls(self.tls.clone())));
+        }
         Ok(options.connect(postgres_native_tls::MakeTlsConnector::new(self.tls.connector()?)))
     }
 

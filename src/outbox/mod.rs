@@ -24,6 +24,8 @@ mod function;
 mod ids;
 pub mod inbox;
 mod inspect;
+#[cfg(feature = "tls")]
+mod late_tls;
 mod listen;
 mod notify;
 mod operate;

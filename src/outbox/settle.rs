@@ -73,14 +73,19 @@ impl Outbox {
     /// because someone else holds their rows, and how many were written.
     ///
     /// Only confirms: they are facts, whoever holds the claim. Rows that are finished or gone need nothing more, nor do
-    /// those that an operator has sent again since: that stands.
+    /// those that an operator has sent again since: that stands. `refused` is told of rows that refuse it, and why; their
+    /// confirms are kept.
     ///
     /// # Errors
     /// The database cannot be reached; all are unwritten still.
-    pub fn settle_late(&mut self, confirmed: &[(i64, Receipt)]) -> Result<(u64, Vec<(i64, Receipt)>)> {
+    pub fn settle_late(
+        &mut self,
+        confirmed: &[(i64, Receipt)],
+        refused: impl FnMut(i64, &Error),
+    ) -> Result<(u64, Vec<(i64, Receipt)>)> {
         let ids: Vec<i64> = confirmed.iter().map(|(id, _)| *id).collect();
         let (written, open) = match self.write_late(&ids) {
-            Err(error) if !error.is_transient() => self.write_late_one_by_one(&ids, &error)?,
+            Err(error) if !error.is_transient() => self.write_late_one_by_one(&ids, refused)?,
             other => other?,
         };
         let open = confirmed.iter().filter(|(id, _)| open.contains(id)).cloned().collect();
@@ -103,8 +108,11 @@ impl Outbox {
     }
 
     /// A row that refuses its update, by a trigger or a constraint of its own, must not keep the others from theirs.
-    fn write_late_one_by_one(&mut self, ids: &[i64], error: &Error) -> Result<(u64, HashSet<i64>)> {
-        log::error!("{error}; writing {} confirms one by one", ids.len());
+    fn write_late_one_by_one(
+        &mut self,
+        ids: &[i64],
+        mut refused: impl FnMut(i64, &Error),
+    ) -> Result<(u64, HashSet<i64>)> {
         let (mut written, mut open) = (0, HashSet::new());
         for id in ids {
             match self.write_late(&[*id]) {
@@ -115,7 +123,7 @@ impl Outbox {
                 Err(error) if error.is_transient() => return Err(error),
                 Err(error) => {
                     // Kept in hand, or the event would be sent again at each beat.
-                    log::error!("the confirm of row {id} cannot be written: {error}");
+                    refused(*id, &error);
                     open.insert(*id);
                 }
             }

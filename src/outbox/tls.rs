@@ -110,6 +110,11 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
+    /// Whether the server decides if there is TLS, and no file of ours may be wrong.
+    pub(super) fn is_optional(&self) -> bool {
+        self.mode == Mode::Prefer && self.identity.is_none()
+    }
+
     /// A connector that asks the server for what `sslmode` says.
     ///
     /// # Errors

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::confirm::Receipt;
 use crate::error::{Error, Result};
-use crate::event::{Outcome, Tally};
+use crate::event::{Event, Outcome, Tally};
 use crate::outbox::{Claimed, LostClaim, Outbox};
+use crate::policy::Settlement;
 use crate::publisher::{Job, Key, News, Session, State, blocked, lost};
 
 use super::Stop;
+use super::digest::{Digest, SILENCE_MAX};
 use super::flight::{Flight, Landed, confirms};
 use super::source::Source;
 
@@ -29,7 +31,7 @@ const PATROL: Duration = Duration::from_millis(100);
 /// soon that a claim is lost and others may be sending its events.
 const TOUCH: Duration = Duration::from_secs(1);
 
-/// A drain ends after a beat, or after this when beats are shorter: what failed in it is due again only in the next one,
+/// A drain ends after a beat, or after this when beats are shorter (and after a minute when they are longer): what failed in it is due again only in the next one,
 /// and whoever writes all the time must not keep it from ending.
 const DRAIN_MIN: Duration = Duration::from_secs(1);
 
@@ -39,6 +41,7 @@ pub(super) struct Drain<'a> {
     pub(super) session: &'a mut Session,
     pub(super) unwritten: &'a mut Vec<(i64, Receipt)>,
     pub(super) claims: &'a mut u64,
+    pub(super) digest: &'a mut Digest,
     pub(super) source: &'a mut dyn Source,
     /// Nothing is claimed after this.
     pub(super) until: Option<Instant>,
@@ -138,7 +141,7 @@ impl Drain<'_> {
                 Err(error) if self.progress.flights.is_empty() => return Err(error),
                 Err(error) if error.is_transient() => {
                     // The claim that is on its way may well get through; one at a time will do.
-                    log::warn!("going on with one claim at a time: {error}");
+                    self.digest.narrowed(&error);
                     self.progress.flights_max = 1;
                     self.source.missed(scope);
                 }
@@ -149,7 +152,7 @@ impl Drain<'_> {
     }
 
     fn is_time_up(&self) -> bool {
-        self.progress.started.elapsed() > self.config.interval.max(DRAIN_MIN)
+        self.progress.started.elapsed() > self.config.interval.clamp(DRAIN_MIN, SILENCE_MAX)
             || self.until.is_some_and(|until| Instant::now() >= until)
     }
 
@@ -178,7 +181,7 @@ impl Drain<'_> {
 
         let mut flight = Flight::new(number, claim, withheld.is_some());
         let jobs = flight.load(events, chains, self.config);
-        flight.news().for_each(|(event, settlement)| self.source.decided(event, settlement));
+        tell(flight.news(), self.source, self.digest);
         self.session.forget_missing();
         self.progress.flights.push(flight);
         self.send(jobs);
@@ -225,7 +228,7 @@ impl Drain<'_> {
     fn note(&mut self, key: Key, outcome: Outcome) -> Option<Job> {
         let flight = self.progress.flights.iter_mut().find(|it| it.number == key.claim)?;
         let next = flight.note(key.id, outcome, self.config);
-        flight.news().for_each(|(event, settlement)| self.source.decided(event, settlement));
+        tell(flight.news(), self.source, self.digest);
         next
     }
 
@@ -350,5 +353,17 @@ impl Drain<'_> {
                 self.session.recall();
             }
         }
+    }
+}
+
+/// Tells what becomes of events.
+fn tell<'e>(
+    news: impl Iterator<Item = &'e (Event, Settlement)>,
+    source: &mut dyn Source,
+    digest: &mut Digest,
+) {
+    for (event, settlement) in news {
+        source.decided(event, settlement);
+        digest.decided(event, settlement);
     }
 }

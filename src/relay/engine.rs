@@ -10,6 +10,7 @@ use crate::event::Tally;
 use crate::outbox::Outbox;
 use crate::publisher::{News, Session, State, blocked};
 
+use super::digest::Digest;
 use super::drain::{Drain, End, Progress};
 use super::health::{Change, Health};
 use super::source::Source;
@@ -41,6 +42,7 @@ pub(super) struct Engine {
     pub(super) health: Health,
     /// Nothing is claimed after this.
     pub(super) until: Option<Instant>,
+    pub(super) digest: Digest,
 }
 
 impl Engine {
@@ -48,8 +50,16 @@ impl Engine {
         // Without a beat there would be no end to catching up with missed ones.
         config.interval = config.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
         let outbox = Outbox::new(config.database.clone(), config.claim.clone());
-        let health = Health::default();
-        Self { config, outbox, session: None, unwritten: Vec::new(), claims: 0, health, until: None }
+        Self {
+            config,
+            outbox,
+            session: None,
+            unwritten: Vec::new(),
+            claims: 0,
+            health: Health::default(),
+            digest: Digest::default(),
+            until: None,
+        }
     }
 
     /// Drains what `source` leads to: what became of it, how it ended if nothing was in its way, and what that changed in
@@ -88,6 +98,7 @@ impl Engine {
 
     /// Ends the broker's session in order, within a short time; the database's need no goodbye.
     pub(super) fn close(mut self) {
+        self.digest.tell_rest();
         if let Some(session) = self.session.take() {
             session.close(CLOSE_MAX.min(self.config.grace / 5));
         }
@@ -122,6 +133,7 @@ impl Engine {
             session,
             unwritten: &mut self.unwritten,
             claims: &mut self.claims,
+            digest: &mut self.digest,
             source,
             until: self.until,
             tally: Tally::default(),
@@ -151,7 +163,7 @@ impl Engine {
     fn lost_session(&mut self) -> bool {
         match self.session.as_mut().map(Session::state) {
             Some(State::Lost(reason)) => {
-                log::warn!("the broker's connection was lost ({reason}); opening another");
+                self.digest.lost(reason);
                 true
             }
             _ => false,
@@ -177,7 +189,8 @@ impl Engine {
         if self.unwritten.is_empty() {
             return Ok(());
         }
-        let (written, open) = self.outbox.settle_late(&self.unwritten)?;
+        let (written, open) =
+            self.outbox.settle_late(&self.unwritten, |row, error| self.digest.unwritable(row, error))?;
         // The claim that they were lost with was not counted.
         tally.claimed += written;
         tally.published += written;

@@ -139,7 +139,6 @@ impl Flight {
     }
 
     fn conclude(&mut self, event: Event, chain: Option<usize>, settlement: Settlement, config: &Config) {
-        log_settlement(&event, &settlement);
         let chain = chain.and_then(|place| self.chains.get_mut(place));
         if let Some(chain) = chain.filter(|_| !policy::frees_key(&settlement)) {
             chain.stop(policy::frees_key_when_written(&settlement, config.claim.on_dead));
@@ -216,23 +215,4 @@ pub(super) fn confirms(settlements: Vec<(i64, Settlement)>) -> impl Iterator<Ite
         Settlement::Published(receipt) => Some((id, receipt)),
         _ => None,
     })
-}
-
-/// One line per event that was not published and needs more than time: what, and why.
-fn log_settlement(event: &Event, settlement: &Settlement) {
-    let Event { event_id, event_type, .. } = event;
-    match settlement {
-        Settlement::Failed { fail_count, backoff, reason } => {
-            let backoff = humantime::format_duration(*backoff);
-            log::warn!(
-                "event {event_id} ({event_type}) refused, fail_count {fail_count}, due again within {backoff}: {reason}"
-            );
-        }
-        Settlement::Dead { fail_count, reason } => {
-            log::error!("event {event_id} ({event_type}) is DEAD, fail_count {fail_count}: {reason}");
-        }
-        Settlement::Expired { reason } => log::warn!("event {event_id} ({event_type}) EXPIRED: {reason}"),
-        Settlement::Unconfirmed { reason, .. } => log::debug!("event {event_id} ({event_type}) {reason}"),
-        Settlement::Published(_) | Settlement::Released => {}
-    }
 }

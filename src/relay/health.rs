@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use log::Level;
+
 use crate::error::{Error, Kind, Server};
+
+use super::line::Line;
 
 /// What keeps a server from being used, or the relay from using it. While it lasts nothing is claimed and no attempt is
 /// spent.
@@ -83,22 +87,29 @@ impl Change {
         match self {
             Self::None => {}
             Self::Began(error) => {
-                log::error!("{error}; nothing is claimed and no attempt is spent until that is over");
+                let words = "trouble began: nothing is claimed and no attempt is spent until that is over";
+                Line::new(Level::Error, words).with("error", error.to_string()).log();
             }
-            Self::Goes(error) => log::debug!("still: {error}"),
+            Self::Goes(error) => {
+                Line::new(Level::Debug, "still in trouble").with("error", error.to_string()).log();
+            }
             Self::Ended(error, lasted) => {
-                let lasted = humantime::format_duration(Duration::from_secs(lasted.as_secs()));
-                log::info!("{} is usable again after {lasted}", subject(error.kind()));
+                Line::new(Level::Info, ended(error.kind())).with("lasted", *lasted).log();
             }
         }
     }
 }
 
-fn subject(kind: Kind) -> String {
+fn ended(kind: Kind) -> &'static str {
     match kind {
-        Kind::Unavailable(server) | Kind::Denied(server) => format!("the {server}"),
-        Kind::Configuration | Kind::Invalid => format!("the {}", Server::Database),
-        Kind::Internal => "the relay".into(),
+        Kind::Unavailable(Server::Broker) | Kind::Denied(Server::Broker) => {
+            "the broker is usable again after trouble"
+        }
+        Kind::Unavailable(Server::Database)
+        | Kind::Denied(Server::Database)
+        | Kind::Configuration
+        | Kind::Invalid => "the database is usable again after trouble",
+        Kind::Internal => "the relay is usable again after trouble",
     }
 }
 

@@ -34,10 +34,13 @@
 mod background;
 mod chain;
 mod deadline;
+mod digest;
 mod drain;
 mod engine;
 mod flight;
+mod fold;
 mod health;
+mod line;
 mod observer;
 mod preview;
 mod requests;
@@ -45,6 +48,7 @@ mod retention;
 mod source;
 mod stage1;
 mod stop;
+mod summary;
 mod wake;
 mod walk;
 
@@ -161,11 +165,10 @@ impl Relay {
         let mut total = Tally::default();
         let mut beat = Instant::now();
         while !stop.requested() {
+            let began = Instant::now();
             let (tick, change) = self.beat(stop);
             total += tick.tally;
-            if tick.tally.claimed > 0 {
-                log::info!("{}", tick.tally);
-            }
+            self.engine.digest.ticked(&tick.tally, began);
             // Once per change, not once per try.
             change.log();
             tell(&tick);
@@ -182,13 +185,13 @@ impl Relay {
             if let Some(retention) = self.engine.config.retention.filter(|_| is_idle) {
                 self.retention.purge(&mut self.engine.outbox, retention, stop, next);
             }
-            if is_idle {
-                stop.wait_for_nudge(next);
-            } else {
-                // Whoever nudges does not make a server well, but may know that it is.
-                stop.wait_until(next.min(now + NUDGED_AGAIN));
-                stop.wait_for_nudge(next);
-            }
+            self.engine.digest.wait(next, |until| {
+                if !is_idle {
+                    // Whoever nudges does not make a server well, but may know that it is.
+                    stop.wait_until(until.min(now + NUDGED_AGAIN));
+                }
+                stop.wait_for_nudge(until) || stop.requested()
+            });
         }
         total
     }

@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use log::Level;
+
 use crate::error::Error;
 use crate::outbox::{Changes, Filter, Outbox, Purge};
 
 use super::Stop;
+use super::line::Line;
 
 /// The least time that a beat gives to a purge that has work left; one batch may take longer.
 const BUDGET_MIN: Duration = Duration::from_millis(50);
@@ -58,7 +61,7 @@ impl Retention {
                 if self.after.is_none() {
                     self.rests_until = Some(now + REST);
                     if self.purged > 0 {
-                        log::info!("retention: purged {} events", self.purged);
+                        Line::new(Level::Info, "retention: purged").with("events", self.purged).log();
                     }
                     self.purged = 0;
                 }
@@ -66,7 +69,7 @@ impl Retention {
             Err(error) => {
                 // Once, not at every beat.
                 if !self.failed {
-                    log::warn!("retention: {error}");
+                    Line::new(Level::Warn, "retention failed").with("error", error.to_string()).log();
                 }
                 self.failed = true;
                 self.rests_until = Some(now + REST);

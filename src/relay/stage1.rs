@@ -199,6 +199,7 @@ fn serve(config: Config, mut requests: Requests, stop: &Stop) {
                     rests_until = engine.health.retry_after(interval).map(|pause| Instant::now() + pause);
                 }
             }
+            engine.digest.tell_due();
             continue;
         }
         // A server in trouble is not tried again for each caller.

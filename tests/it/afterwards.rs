@@ -17,11 +17,11 @@ fn an_event_that_goes_alone_after_a_long_rest_goes_once() {
     world.insert(&queue, "{}");
     // The watch over the workers allows 2 * 1 s + 5 s; the rest between the beats is longer.
     let mut relay = world.start(&["--interval", "9s", "--min-age", "0s", "--publish-timeout", "1s"]);
-    relay.wait_for_line("published 1", DEADLINE);
+    relay.wait_for_line("published=1", DEADLINE);
     let id = world.insert_with(&queue, "{}", "last_error", "'unconfirmed x3: connection lost: reset'");
     wait_until("it is published", DEADLINE, || (world.row(id).status == "PUBLISHED").then_some(()));
     let log = relay.output().1;
-    assert!(!log.contains(" WARN ") && !log.contains(" ERROR "), "{log}");
+    assert!(!log.contains("level=warn ") && !log.contains("level=error "), "{log}");
     assert_eq!(world.arrivals(&queue).len(), 2);
 }
 
@@ -38,7 +38,7 @@ fn confirms_that_an_alarm_held_back_are_written_and_their_events_not_sent_again(
     let mut relay = world.start(&relay);
     wait_until("some are published", DEADLINE, || (world.count("PUBLISHED") > 0).then_some(()));
     rabbit.memory_alarm(true);
-    relay.wait_for_line("the broker blocks publishers (", DEADLINE);
+    relay.wait_for_line("error=\"the broker blocks publishers (", DEADLINE);
     thread::sleep(Duration::from_secs(1));
     rabbit.memory_alarm(false);
     wait_until("all are published", DEADLINE, || (world.count("PUBLISHED") == EVENTS).then_some(()));
@@ -57,7 +57,7 @@ fn no_level_of_logging_shows_a_password_or_a_payload() {
     for level in ["trace", "amiquip=trace,postgres=trace,tokio_postgres=trace,mio=trace"] {
         for url in [&wrong, &world.amqp_url] {
             let environment = [("DATABASE_URL", database.as_str()), ("AMQP_URL", url), ("RUST_LOG", level)];
-            for command in [&["status"][..], &["once", "-vv"]] {
+            for command in [&["status"][..], &["once"], &["once", "-vv", "--log-format", "json"]] {
                 let output = Proc::run(OUTBOXD, command, &environment, DEADLINE);
                 assert!(!format!("{output:?}").contains("hunter2"), "{output:?}");
             }

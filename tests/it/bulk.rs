@@ -17,10 +17,10 @@ fn assert_each_exactly_once(world: &mut World, queue: &str, count: i64) {
     assert!(distinct == expected, "{} of {} events arrived", distinct.len(), expected.len());
 }
 
-/// The number behind a word in a relay's last sum, such as `claimed 7: published 5`.
+/// The number behind a word in a relay's last sum, such as `claimed 7: published 5`, or `claimed=7 published=5` in a log.
 fn summed(output: &Output, word: &str) -> i64 {
-    let text = format!("{}\n{}", output.stdout, output.stderr);
-    // `run` logs one sum per tick; the last line is the whole.
+    let text = format!("{}\n{}", output.stdout, output.stderr.replace('=', " "));
+    // `run` logs several sums; the last line is the whole.
     let line = text.lines().rfind(|line| line.contains("claimed "));
     let line = line.unwrap_or_else(|| panic!("no sum: {output:?}"));
     let after = line.split(&format!("{word} ")).nth(1).unwrap_or("0");
@@ -45,7 +45,7 @@ fn two_running_relays_share_a_table_without_a_duplicate() {
     let mut relays: Vec<Proc> =
         (0..2).map(|_| world.start(&["--interval", "100ms", "--batch-rows", "100"])).collect();
     for relay in &mut relays {
-        relay.wait_for_line("relays", DEADLINE);
+        relay.wait_for_line("msg=started", DEADLINE);
     }
     world.insert_many(&queue, 10_000);
     wait_until("all are PUBLISHED", DEADLINE, || (world.count("PUBLISHED") == 10_000).then_some(()));

@@ -103,7 +103,9 @@ fn a_late_confirm_does_not_undo_an_operators_re_send() {
         assert_eq!(output.code, Some(0), "{output:?}");
     }
     let mut outbox = Outbox::new(config.database, config.claim);
-    let (written, open) = outbox.settle_late(&[(sent_again, receipt()), (retried, receipt())]).unwrap();
+    let (written, open) = outbox
+        .settle_late(&[(sent_again, receipt()), (retried, receipt())], |row, error| panic!("{row}: {error}"))
+        .unwrap();
     // What was never known to be sent is known now; what is wanted a second time is not done by the first.
     assert_eq!((written, open.len()), (1, 0));
     assert_eq!(world.row(retried).status, "PUBLISHED");
@@ -125,7 +127,11 @@ fn a_row_that_refuses_its_confirm_does_not_keep_others_from_theirs() {
     let config = Config::new(&world.database.url, &world.amqp_url).unwrap();
     let mut outbox = Outbox::new(config.database, config.claim);
     let confirmed: Vec<(i64, Receipt)> = ids.iter().map(|id| (*id, receipt())).collect();
-    let (written, open) = outbox.settle_late(&confirmed).unwrap();
+    let mut refused = Vec::new();
+    let (written, open) =
+        outbox.settle_late(&confirmed, |row, error| refused.push((row, error.to_string()))).unwrap();
+    let [(row, why)] = &refused[..] else { panic!("{refused:?}") };
+    assert!(*row == ids[1] && why.contains("odd"), "{refused:?}");
     assert_eq!((written, open.iter().map(|(id, _)| *id).collect::<Vec<_>>()), (2, vec![ids[1]]));
     let statuses: Vec<String> = ids.iter().map(|id| world.row(*id).status).collect();
     assert_eq!(statuses, ["PUBLISHED", "WAITING", "PUBLISHED"]);

@@ -36,7 +36,7 @@ fn new_events_are_picked_up_at_the_beats_and_not_between() {
         // The tick that sent it has ended, so the next event has to wait for the next beat.
         wait_until("a tick has sent it", DEADLINE, || {
             let (_, log) = relay.output();
-            (log.matches("claimed 1: published 1").count() == sent as usize).then_some(())
+            (log.matches("msg=ticked claimed=1 published=1 ").count() == sent as usize).then_some(())
         });
         first.get_or_insert_with(Instant::now);
     }
@@ -52,12 +52,12 @@ fn an_idle_relay_ends_at_once_when_it_is_told_to() {
         let queue = world.queue();
         world.insert(&queue, "{}");
         let mut relay = world.start(&["--interval", "1h"]);
-        relay.wait_for_line("claimed 1: published 1", DEADLINE);
+        relay.wait_for_line("claimed=1 published=1", DEADLINE);
         relay.signal(signal);
         let ended = relay.wait(GRACE.1);
         assert_eq!((ended.code, ended.signal), (Some(0), None), "{ended:?}");
-        assert!(ended.stderr.contains(&format!("SIG{signal}: finishing or handing back")), "{ended:?}");
-        assert!(ended.stderr.contains("ended; since the start claimed 1: published 1"), "{ended:?}");
+        assert!(ended.stderr.contains(&format!("in flight\" signal=SIG{signal} grace=10s")), "{ended:?}");
+        assert!(ended.stderr.contains("msg=stopped claimed=1 published=1"), "{ended:?}");
     }
 }
 
@@ -190,9 +190,15 @@ fn a_relay_that_starts_before_its_broker_waits_for_it() {
     rabbit.stop();
     let mut relay = world.start(&["--interval", "200ms", "-v"]);
     // Three more tries, which are told to those who debug.
-    wait_until("it has tried again", DEADLINE, || (count(&relay, "DEBUG still: ") >= 3).then_some(()));
-    assert_eq!(count(&relay, " ERROR "), 1, "{relay}");
-    assert_eq!(count(&relay, "opening a session on broker"), count(&relay, "DEBUG still: ") + 1, "{relay}");
+    wait_until("it has tried again", DEADLINE, || {
+        (count(&relay, "level=debug msg=\"still in trouble\"") >= 3).then_some(())
+    });
+    assert_eq!(count(&relay, "level=error "), 1, "{relay}");
+    assert_eq!(
+        count(&relay, "opening a session on broker"),
+        count(&relay, "level=debug msg=\"still in trouble\"") + 1,
+        "{relay}"
+    );
     assert_eq!(event_ids(&mut world, "last_retried_at is not null or status <> 'WAITING'"), BTreeSet::new());
     rabbit.restart();
     relay.wait_for_line("the broker is usable again after", DEADLINE);
@@ -209,8 +215,10 @@ fn a_relay_that_starts_before_its_database_waits_for_it() {
     world.insert_many(&queue, 10);
     server.stop();
     let mut relay = world.start(&["--interval", "200ms", "-v"]);
-    wait_until("it has tried again", DEADLINE, || (count(&relay, "DEBUG still: ") >= 3).then_some(()));
-    assert_eq!(count(&relay, " ERROR "), 1, "{relay}");
+    wait_until("it has tried again", DEADLINE, || {
+        (count(&relay, "level=debug msg=\"still in trouble\"") >= 3).then_some(())
+    });
+    assert_eq!(count(&relay, "level=error "), 1, "{relay}");
     server.restart();
     relay.wait_for_line("the database is usable again after", DEADLINE);
     world.client = world.database.connect();
@@ -225,9 +233,11 @@ fn a_relay_that_starts_before_its_table_waits_for_it() {
     let mut relay = world.start(&["--interval", "100ms", "--min-age", "0s", "-v"]);
     let line =
         relay.wait_for_line("table event_outbox does not exist: create it with: outboxd init", DEADLINE);
-    assert!(line.contains(" ERROR "), "{line}");
-    wait_until("it has tried again", DEADLINE, || (count(&relay, "DEBUG still: ") >= 3).then_some(()));
-    assert_eq!(count(&relay, " ERROR "), 1, "{relay}");
+    assert!(line.contains("level=error "), "{line}");
+    wait_until("it has tried again", DEADLINE, || {
+        (count(&relay, "level=debug msg=\"still in trouble\"") >= 3).then_some(())
+    });
+    assert_eq!(count(&relay, "level=error "), 1, "{relay}");
     init(&world.database.url);
     world.insert(&queue, "{}");
     wait_until("it is published", DEADLINE, || (world.count("PUBLISHED") == 1).then_some(()));

@@ -28,6 +28,7 @@ mod inbox;
 mod inflow;
 mod init;
 mod lifecycle;
+mod logs;
 mod matrix;
 mod opening;
 mod operate;

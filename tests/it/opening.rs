@@ -143,14 +143,14 @@ fn recovers(behaviour: Behaviour) {
     let address = SocketAddr::from(([127, 0, 0, 1], hostile.port()));
     drop(hostile);
     hand_on(address, target);
-    relay.wait_for_line("claimed 1: published 1", DEADLINE);
+    relay.wait_for_line("claimed=1 published=1", DEADLINE);
     assert_published(&world.row(id));
     assert_eq!(world.arrivals(&queue), [before.event_id], "{behaviour:?}");
     let (_, log) = relay.output();
     // One that is left in the middle of its login cannot know why, and says that too.
     let told = if behaviour == Behaviour::StallAfterStart { 2 } else { 1 };
     assert!(
-        (1..=told).contains(&log.matches(" ERROR opening a session on broker ").count()),
+        (1..=told).contains(&log.matches("level=error msg=\"trouble began").count()),
         "{behaviour:?}: told once\n{log}"
     );
     assert_discreet(&log);

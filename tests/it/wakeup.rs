@@ -54,7 +54,7 @@ fn a_commit_wakes_the_relay_and_min_age_is_zero_then() {
         is_published(&mut world, id, &relay);
     }
     assert_eq!(world.arrivals(&queue).len(), 3);
-    assert!(!relay.output().1.contains(" WARN "), "{relay}");
+    assert!(!relay.output().1.contains("level=warn "), "{relay}");
 }
 
 #[test]
@@ -163,10 +163,10 @@ fn a_listener_that_cannot_be_opened_is_said_once_and_events_flow() {
     let queue = world.queue();
     let nowhere = "postgres://postgres@127.0.0.1:1/x";
     let mut relay = world.start(&["-v", "--listen", "--interval", "300ms", "--listen-url", nowhere]);
-    relay.wait_for_line("DEBUG still: commits are not heard", DEADLINE);
+    relay.wait_for_line("level=debug msg=\"still: commits are not heard", DEADLINE);
     let id = write(&mut world, &queue);
     is_published(&mut world, id, &relay);
-    assert_eq!(relay.output().1.matches("WARN commits are not heard").count(), 1, "{relay}");
+    assert_eq!(relay.output().1.matches("level=warn msg=\"commits are not heard").count(), 1, "{relay}");
 }
 
 #[test]

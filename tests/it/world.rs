@@ -42,6 +42,11 @@ pub fn init(database_url: &str) {
     assert_eq!(made.code, Some(0), "{made:?}");
 }
 
+/// The text as it stands in quotes in a line of the log.
+pub fn as_logged(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
 impl World {
     /// A world with an empty outbox.
     pub fn new() -> World {
@@ -148,9 +153,9 @@ impl World {
         output
     }
 
-    /// Starts `outboxd run` with these further arguments, as a process.
+    /// Starts `outboxd run` with these further arguments, as a process. It logs every tick.
     pub fn start(&self, arguments: &[&str]) -> Proc {
-        Proc::spawn(OUTBOXD, &self.arguments("run", arguments), &self.environment())
+        Proc::spawn(OUTBOXD, &self.arguments("run", &[&["-v"], arguments].concat()), &self.environment())
     }
 
     /// Runs any command of the binary.

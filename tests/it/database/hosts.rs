@@ -34,13 +34,13 @@ fn a_failover_is_followed_and_a_standby_is_passed_over() {
     let line = relay.wait_for_line("nothing is claimed and no attempt is spent", DEADLINE);
     let (last, of_standby) = (world.database.url.clone(), format!("127.0.0.1:{}", standby.port()));
     wait_until(&format!("both are tried:\n{relay}"), DEADLINE, || {
-        (lines(&relay, "still: ") > 3).then_some(())
+        (lines(&relay, "msg=\"still in trouble\"") > 3).then_some(())
     });
     let told = relay.output().1;
     assert!(told.contains(&of_standby) && told.contains("database does not allow writes"), "{line}\n{told}");
     assert!(!told.contains(&last), "{told}");
     // A pause of 200 ms that doubles: no more than that many tries in the time until here.
-    assert!(lines(&relay, "still: ") < 12, "{relay}");
+    assert!(lines(&relay, "msg=\"still in trouble\"") < 12, "{relay}");
     follower.query_one("select pg_promote()", &[]).unwrap();
     relay.wait_for_line("the database is usable again after", DEADLINE);
     world.client = follower;

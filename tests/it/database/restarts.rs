@@ -50,7 +50,7 @@ fn shuts_down_smartly(arguments: &[&str]) {
     let queue = world.queue();
     world.insert(&queue, "{}");
     let mut relay = world.start(arguments);
-    relay.wait_for_line("claimed 1: published 1", DEADLINE);
+    relay.wait_for_line("claimed=1 published=1", DEADLINE);
     world.client.query_one(TERMINATE_OTHERS, &[]).unwrap();
     let elsewhere = Servers::shared().database();
     world.client = elsewhere.connect();

@@ -76,7 +76,7 @@ fn rows_that_were_decided_about_between_claim_and_settle_stay_as_they_are() {
     let untouched = "select published_at = 'epoch' from event_outbox where id = $1";
     assert!(world.client.query_one(untouched, &[&id(3)]).unwrap().get::<_, bool>(0));
     assert_eq!(world.arrivals(&batch.queue).len() as i64, EVENTS + 1);
-    assert!(lines(&batch.relay, " ERROR ") <= 1, "{}", batch.relay);
+    assert!(lines(&batch.relay, "level=error ") <= 1, "{}", batch.relay);
 }
 
 /// What a claim and a settle need they say themselves, whatever the defaults of the database or the role are.
@@ -103,7 +103,7 @@ fn stricter_defaults_of_the_database_do_not_matter() {
         (world.count("PUBLISHED") == MANY).then_some(())
     });
     for relay in &relays {
-        assert_eq!(lines(relay, " ERROR ") + lines(relay, " WARN "), 0, "{relay}");
+        assert_eq!(lines(relay, "level=error ") + lines(relay, "level=warn "), 0, "{relay}");
     }
     assert_eq!(world.arrivals(&queue).len() as i64, MANY);
 }
@@ -124,6 +124,6 @@ fn a_row_that_the_settle_does_not_find_is_counted_as_gone() {
         .unwrap();
     let output = world.once(&[], 0);
     assert!(output.stdout.contains("claimed 2: published 1, gone meanwhile 1"), "{output:?}");
-    assert!(!output.stderr.contains(" ERROR "), "{output:?}");
+    assert!(!output.stderr.contains("level=error "), "{output:?}");
     assert_eq!((world.row(keeps).status.as_str(), world.row(goes).status.as_str()), ("PUBLISHED", "WAITING"));
 }

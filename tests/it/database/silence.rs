@@ -70,7 +70,7 @@ fn a_session_at_rest_behind_a_black_hole_is_replaced() {
     let queue = world.queue();
     world.insert(&queue, "{}");
     let mut relay = world.start(&RUN);
-    relay.wait_for_line("claimed 1: published 1", DEADLINE);
+    relay.wait_for_line("claimed=1 published=1", DEADLINE);
     database.swallow(Direction::ToServer, true);
     database.swallow(Direction::ToClient, true);
     let line = relay.wait_for_line("nothing is claimed and no attempt is spent", DEADLINE);
@@ -95,7 +95,7 @@ fn a_backend_frozen_at_rest_is_left_and_another_one_used() {
     world.insert(&queue, "{}");
     // The beat is long, so that the session is caught at rest.
     let mut relay = world.start(&["--interval", "3s", "--min-age", "0s"]);
-    relay.wait_for_line("claimed 1: published 1", DEADLINE);
+    relay.wait_for_line("claimed=1 published=1", DEADLINE);
     let frozen = wait_until("a session at rest", DEADLINE, || backends(&mut world.client, "idle").pop());
     signal(frozen, "STOP");
     goes_on(&mut world, &queue, &relay);

@@ -53,12 +53,12 @@ fn a_connection_that_ends_between_ticks_is_opened_again_without_a_word() {
     let queue = world.queue();
     world.insert(&queue, "{}");
     let mut relay = world.start(&["--interval", "500ms", "--min-age", "0s"]);
-    relay.wait_for_line("claimed 1: published 1", DEADLINE);
+    relay.wait_for_line("claimed=1 published=1", DEADLINE);
     rabbit.eval(CLOSE_ALL);
     world.insert(&queue, "{}");
     wait_until("it is published", DEADLINE, || (world.count("PUBLISHED") == 2).then_some(()));
     let (_, log) = relay.output();
-    assert!(!log.contains(" ERROR ") && !log.contains(" WARN "), "{log}");
+    assert!(!log.contains("level=error ") && !log.contains("level=warn "), "{log}");
     assert_eq!(ids(&Broker::open(&rabbit.url()).drain_ready(&queue)).len(), 2);
 }
 
@@ -67,8 +67,8 @@ fn a_memory_alarm_in_a_drain_is_waited_out() {
     let rabbit = breakable();
     let (mut world, queue, mut relay) = draining(&rabbit.url());
     rabbit.memory_alarm(true);
-    let line = relay.wait_for_line("the broker blocks publishers (", DEADLINE);
-    assert!(line.contains(" ERROR ") && line.contains("memory"), "{line}");
+    let line = relay.wait_for_line("error=\"the broker blocks publishers (", DEADLINE);
+    assert!(line.contains("level=error ") && line.contains("memory"), "{line}");
     // Nothing moves, and all that is held is free for others, while it lasts.
     let free = "select count(*) from (select 1 from event_outbox for update nowait) as t";
     wait_until("no row is locked", DEADLINE, || world.client.query_one(free, &[]).ok());
@@ -92,7 +92,7 @@ fn a_memory_alarm_before_the_first_publish_keeps_the_batch_back() {
     world.insert_many(&queue, EVENTS);
     rabbit.memory_alarm(true);
     let mut relay = world.start(&RUN);
-    relay.wait_for_line("the broker blocks publishers (", DEADLINE);
+    relay.wait_for_line("error=\"the broker blocks publishers (", DEADLINE);
     assert_eq!(world.count("WAITING"), EVENTS);
     // Only the one that went ahead was sent.
     let tried = "select count(*) from event_outbox where last_retried_at is not null";

@@ -34,6 +34,16 @@ impl Proc {
     /// Starts a program. It sees PATH, an empty HOME and `environment`, and nothing of ours: a
     /// developer's own settings must not leak into a test.
     pub fn spawn(program: impl AsRef<Path>, arguments: &[&str], environment: &[(&str, &str)]) -> Proc {
+        Proc::spawn_onto(Stdio::piped(), program, arguments, environment)
+    }
+
+    /// The same with a standard error that the test reads itself, or does not.
+    pub fn spawn_onto(
+        stderr: Stdio,
+        program: impl AsRef<Path>,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Proc {
         let program = program.as_ref();
         let mut command = Command::new(program);
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
@@ -41,7 +51,7 @@ impl Proc {
             .env("HOME", "/nonexistent")
             .envs(environment.iter().copied())
             .args(arguments.iter().map(OsStr::new));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         static GUARD: OnceLock<Guard> = OnceLock::new();
         GUARD.get_or_init(Guard::for_programs).adopt(&mut command);
         let mut process =

@@ -39,14 +39,14 @@ fn a_running_relay_goes_on_once_its_wrong_password_is_right() {
     let before = world.row(id);
     let mut relay = world.start(&["--interval", "300ms", "-vv"]);
     let line = relay.wait_for_line("check user and password in AMQP_URL", DEADLINE);
-    assert!(line.contains("login refused") && line.contains(" ERROR "), "{line}");
+    assert!(line.contains("login refused") && line.contains("level=error "), "{line}");
     assert_eq!(world.row(id), before);
     rabbit().ctl(&["change_password", &user, PASSWORD]);
-    relay.wait_for_line("claimed 1: published 1", DEADLINE);
+    relay.wait_for_line("claimed=1 published=1", DEADLINE);
     assert_published(&world.row(id));
     assert_eq!(world.arrivals(&queue), [before.event_id]);
     let (_, log) = relay.output();
-    assert_eq!(log.matches(" ERROR ").count(), 1, "told once\n{log}");
+    assert_eq!(log.matches("level=error ").count(), 1, "told once\n{log}");
     assert!(log.contains("the broker is usable again after"), "{log}");
     assert_discreet(&log);
 }
@@ -69,11 +69,11 @@ fn a_running_relay_goes_on_once_its_virtual_host_is_there_and_open_to_it() {
     let queue = world.queue();
     let id = world.insert(&queue, "{}");
     rabbit().ctl(&["set_permissions", "-p", &vhost, &user, ".*", ".*", ".*"]);
-    relay.wait_for_line("claimed 1: published 1", DEADLINE);
+    relay.wait_for_line("claimed=1 published=1", DEADLINE);
     assert_published(&world.row(id));
     assert_eq!(world.arrivals(&queue).len(), 1);
     let (_, log) = relay.output();
-    assert_eq!(log.matches(" ERROR ").count(), 1, "told once\n{log}");
+    assert_eq!(log.matches("level=error ").count(), 1, "told once\n{log}");
     assert_discreet(&log);
 }
 

@@ -12,7 +12,7 @@ fn run_purges_what_is_old_enough_and_goes_on_relaying() {
     let gone = [PUBLISHED, EXPIRED, SKIPPED].map(|kind| write(&mut world, kind));
     let young = world.insert_with("x", "{}", "status, published_at", "'PUBLISHED', now()");
     let mut relay = world.start(&["--retention", "1h", "--interval", "100ms"]);
-    relay.wait_for_line("retention: purged 3 events", DEADLINE);
+    relay.wait_for_line("msg=\"retention: purged\" events=3", DEADLINE);
     let id = world.insert(&queue, "{}");
     wait_until("the event to be published", DEADLINE, || (world.row(id).status == "PUBLISHED").then_some(()));
     relay.signal("TERM");
@@ -38,7 +38,7 @@ fn a_large_purge_spans_beats_and_delays_no_event() {
             from event_outbox where id = $1 and status = 'PUBLISHED'";
         world.client.query_opt(sql, &[&id]).unwrap().map(|row| row.get::<_, i64>(0))
     });
-    relay.wait_for_line("retention: purged 30000 events", DEADLINE);
+    relay.wait_for_line("msg=\"retention: purged\" events=30000", DEADLINE);
     assert!(purged_by_then > 0, "the purge was over before the event was sent");
     relay.signal("TERM");
     assert_eq!(relay.wait(DEADLINE).code, Some(0));

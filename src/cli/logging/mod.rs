@@ -1,0 +1,136 @@
+//! The log of the process: which lines there are, how they look, and that writing them holds nobody up.
+
+mod format;
+mod queue;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use chrono::Utc;
+use env_logger::{Builder, Env, Target};
+use log::{Level, LevelFilter, Record};
+use outboxd::config::LogFormat;
+
+use format::{Style, dropped};
+use queue::{Queue, write_until_taken};
+
+use super::print;
+
+/// The clients of both servers. Their own lines say nothing that ours do not, and can hold payloads and passwords:
+/// not written, whatever `RUST_LOG` says.
+const CLIENTS: [&str; 4] = ["amiquip", "postgres", "tokio_postgres", "mio"];
+
+/// How long a process that ends, or has something else to say, waits for its log lines to be taken.
+const FLUSH_MAX: Duration = Duration::from_millis(500);
+
+static LINES: OnceLock<Queue> = OnceLock::new();
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Starts logging: at `info`, or as `RUST_LOG` says; at `debug` with `-v` and at `trace` with `-vv`, whatever it says.
+pub(crate) fn start(verbose: u8) {
+    let mut builder = Builder::new();
+    builder.filter_level(LevelFilter::Info);
+    match verbose {
+        0 => builder.parse_env(Env::default()),
+        1 => builder.filter_level(LevelFilter::Debug),
+        _ => builder.filter_level(LevelFilter::Trace),
+    };
+    let journal = writes_to_journal();
+    let style = move || Style { json: AS_JSON.load(Ordering::Relaxed), journal };
+    let logger = builder
+        .format(move |out, record| match is_ours(record) {
+            true => writeln!(out, "{}", style().line(Utc::now(), record)),
+            false => Ok(()),
+        })
+        .target(Target::Pipe(Box::new(Lines)))
+        .try_init();
+    let lines = LINES.get_or_init(|| Queue::new(move |count| dropped(&style(), Utc::now(), count)));
+    let writer = thread::Builder::new().name("outboxd-log".into()).spawn(move || {
+        loop {
+            let line = lines.next();
+            // A reader that went away is no reason to fail.
+            let _ = write_until_taken(&mut io::stderr().lock(), &line);
+            lines.taken();
+        }
+    });
+    if logger.is_err() || writer.is_err() {
+        print::error("there is no log: no thread for it, or it was started before");
+    }
+    // One line instead of a trace; where it happened is what a report of the bug needs. What it says may hold anything.
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let thread = thread::current().name().unwrap_or_default().to_owned();
+        log::error!(place, thread; "a bug: panic");
+    }));
+}
+
+/// What the lines look like from now on.
+pub(crate) fn use_format(format: LogFormat) {
+    AS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+/// A line whose pairs are not always the same ones; for others there are `log`'s macros.
+pub(crate) fn info(message: &str, counts: &[(&str, u64)]) {
+    log::logger().log(
+        &Record::builder()
+            .level(Level::Info)
+            .target(module_path!())
+            .args(format_args!("{message}"))
+            .key_values(&counts)
+            .build(),
+    );
+}
+
+/// Waits until what was logged is written, for a short time at most.
+pub(crate) fn flush() {
+    if let Some(lines) = LINES.get() {
+        lines.flush(FLUSH_MAX);
+    }
+}
+
+fn is_ours(record: &Record<'_>) -> bool {
+    !CLIENTS.iter().any(|client| record.target().starts_with(client))
+}
+
+/// Whether standard error is a stream of systemd's journal: it is the one that this variable names.
+fn writes_to_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let file = io::stderr().as_fd().try_clone_to_owned().map(File::from);
+    file.and_then(|file| file.metadata()).is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
+}
+
+/// Where the logger puts its lines, each in one call.
+struct Lines;
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if let Some(lines) = LINES.get() {
+            lines.put(line);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clients_of_the_servers_say_nothing() {
+        let says = |target| is_ours(&Record::builder().target(target).level(Level::Error).build());
+        assert!(says("outboxd::relay") && says("outboxd"));
+        for target in ["amiquip::io_loop", "tokio_postgres::connection", "postgres", "mio::poll"] {
+            assert!(!says(target), "{target}");
+        }
+    }
+}
