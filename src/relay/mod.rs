@@ -37,7 +37,9 @@ mod drain;
 mod engine;
 mod flight;
 mod health;
+mod link;
 mod observer;
+mod reason;
 mod requests;
 mod retention;
 mod source;
@@ -54,7 +56,9 @@ use crate::outbox::Outbox;
 
 pub use background::{RelayHandle, Status, Stopped};
 pub use health::Trouble;
+pub use link::Contact;
 pub use observer::Happening;
+pub use reason::Reason;
 pub use stage1::{Answer, Stage1};
 pub use stop::Stop;
 pub use wake::WakeUp;
@@ -68,6 +72,9 @@ use walk::Walk;
 
 /// How long a server in trouble is left alone, however often someone nudges.
 const NUDGED_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often a relay that waits looks at the broker's connection, and shows that it is alive.
+const LOOK_AROUND: Duration = Duration::from_secs(1);
 
 /// What a tick did, or a drain.
 #[derive(Debug, Clone)]
@@ -177,17 +184,34 @@ impl Relay {
             };
             let is_idle = !tick.stopped && tick.trouble.is_none();
             if let Some(retention) = self.engine.config.retention.filter(|_| is_idle) {
-                self.retention.purge(&mut self.engine.outbox, retention, stop, next);
+                let alive = || self.observer.tell(Happening::Alive);
+                self.retention.purge(&mut self.engine.outbox, retention, stop, next, alive);
             }
-            if is_idle {
-                stop.wait_for_nudge(next);
-            } else {
+            if !is_idle {
                 // Whoever nudges does not make a server well, but may know that it is.
-                stop.wait_until(next.min(now + NUDGED_AGAIN));
-                stop.wait_for_nudge(next);
+                self.rest(stop, next.min(now + NUDGED_AGAIN), |until| stop.wait_until(until));
+            }
+            if self.rest(stop, next, |until| stop.wait_for_nudge(until)) {
+                self.observer.tell(Happening::Woken);
             }
         }
         total
+    }
+
+    /// Waits, a little at a time, until `wait` says that it is over, or `until`; what it said last. Meanwhile it hears
+    /// what becomes of the broker.
+    fn rest(&mut self, stop: &Stop, until: Instant, wait: impl Fn(Instant) -> bool) -> bool {
+        loop {
+            let mut source = Watched { walk: &mut self.walk, observer: &mut self.observer };
+            self.engine.look_at_broker(&mut source);
+            self.observer.tell(Happening::Alive);
+            if wait(until.min(Instant::now() + LOOK_AROUND)) {
+                return true;
+            }
+            if stop.requested() || Instant::now() >= until {
+                return false;
+            }
+        }
     }
 
     /// What nudges it when an event is committed, if it is to listen.
