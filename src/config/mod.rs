@@ -7,6 +7,7 @@
 mod file;
 mod given;
 mod libpq;
+mod metrics;
 mod operator;
 mod setting;
 mod value;
@@ -21,6 +22,8 @@ pub use file::parse_toml;
 pub use given::{Given, GivenRoute, Origin, Problem, Problems};
 use given::{Keys, Reader};
 pub use libpq::{Fallback, is_ignored_variable, is_libpq_variable};
+pub use metrics::Metrics;
+use metrics::read_metrics;
 pub use operator::Operator;
 pub use setting::{Group, ROUTE_KEYS, RouteKey, SETTINGS, Setting};
 pub use value::{TableName, parse_duration};
@@ -50,6 +53,8 @@ pub struct Config {
     pub listen_url: Option<Secret>,
     /// The age at which `run` purges finished events, 1 s to 3650 days. Default: none, nothing is purged.
     pub retention: Option<Duration>,
+    /// Where the program shows how it is doing. The library does not look at it.
+    pub metrics: Metrics,
 }
 
 /// What the outbox is told about the database.
@@ -210,6 +215,7 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config>
     let retention = read_retention(reader);
     let listen = reader.read("listen", value::switch);
     let listen_url = read_listen_url(reader);
+    let metrics = read_metrics(reader);
     Some(Config {
         database: database?,
         claim: claim?,
@@ -221,6 +227,7 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config>
         retention: retention?,
         listen: listen?,
         listen_url: listen_url?,
+        metrics: metrics?,
     })
 }
 

@@ -39,6 +39,8 @@ pub enum Group {
     Publish,
     /// What a refusal leads to.
     Failures,
+    /// How others see that all is well.
+    Watching,
 }
 
 impl Group {
@@ -50,6 +52,7 @@ impl Group {
             Self::Claim => "Claim",
             Self::Publish => "Publish",
             Self::Failures => "Failures",
+            Self::Watching => "Watching",
         }
     }
 }
@@ -354,6 +357,24 @@ pub const SETTINGS: &[Setting] = &[
         placeholder: "TIME",
         secret: false,
         group: Group::Failures,
+    },
+    Setting {
+        name: "metrics_addr",
+        default: Some("none"),
+        form: "none, or an IP address with a port, such as 127.0.0.1:9790",
+        meaning: "metrics, health and a status page",
+        placeholder: "ADDR",
+        secret: false,
+        group: Group::Watching,
+    },
+    Setting {
+        name: "metrics_file",
+        default: Some("none"),
+        form: "none, or the path of a file, such as /var/lib/prometheus/node-exporter/outboxd.prom",
+        meaning: "metrics for the textfile collector",
+        placeholder: "FILE",
+        secret: false,
+        group: Group::Watching,
     },
 ];
 
