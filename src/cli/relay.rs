@@ -7,6 +7,7 @@ use outboxd::publisher;
 use outboxd::relay::{Relay, Stop, Tick, Trouble};
 
 use super::exit::Exit;
+use super::watch::{self, Leaving};
 use super::{print, signals};
 
 /// Relays until it is told to end.
@@ -23,7 +24,10 @@ pub(crate) fn run(config: Config) -> Exit {
         humantime::format_duration(config.interval),
     );
     warn_of_short_claims(&config);
-    let mut relay = Relay::new(config);
+    let mut relay = match watch::start(&config, Relay::new(config.clone())) {
+        Ok(relay) => relay,
+        Err(exit) => return exit,
+    };
     let total = relay.run(&stop);
     relay.close();
     log::info!("ended; since the start {total}");
@@ -32,6 +36,13 @@ pub(crate) fn run(config: Config) -> Exit {
 
 /// Drains what is due and ends.
 pub(crate) fn once(config: Config) -> Exit {
+    let mut leaving = Leaving::new(config.metrics.file.clone());
+    let exit = relay_once(config, &mut leaving);
+    leaving.write(exit);
+    exit
+}
+
+fn relay_once(config: Config, leaving: &mut Leaving) -> Exit {
     let Some(stop) = stop_on_signals(&config) else {
         return Exit::Internal;
     };
@@ -44,6 +55,7 @@ pub(crate) fn once(config: Config) -> Exit {
     if trouble.is_none() {
         advise(relay.outbox());
     }
+    leaving.note(tally, trouble.as_ref(), relay.outbox());
     relay.close();
     match (backlog, &trouble) {
         (Some(Ok(backlog)), None) => print::line(nothing_due(&backlog, &min_age)),

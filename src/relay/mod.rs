@@ -270,7 +270,8 @@ impl Relay {
             Change::Ended(..) => self.observer.tell(Happening::TroubleEnded),
             Change::None | Change::Goes(_) => {}
         }
-        self.observer.tell(Happening::Ticked { tally: &tally, took: began.elapsed() });
+        let (took, trouble) = (began.elapsed(), self.engine.health.trouble().map(|it| &it.error));
+        self.observer.tell(Happening::Ticked { tally: &tally, took, trouble });
         let (stopped, more) = (end == Some(End::Stopped), end == Some(End::Beat));
         (Tick { tally, stopped, more, trouble: self.engine.health.trouble().cloned() }, change)
     }

@@ -58,6 +58,8 @@ pub enum Happening<'a> {
         tally: &'a Tally,
         /// How long it took.
         took: Duration,
+        /// What keeps it from working, if anything does.
+        trouble: Option<&'a Error>,
     },
     /// A server is in trouble that was not, or in another kind of it: it may come twice before the end.
     TroubleBegan(&'a Error),

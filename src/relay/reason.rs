@@ -67,7 +67,10 @@ impl Reason {
     /// The class of a settlement's reason; none for one that has no failed attempt behind it.
     pub fn of(settlement: &Settlement) -> Option<Self> {
         match settlement {
-            Settlement::Failed { reason, .. } | Settlement::Dead { reason, .. } => Some(Self::read(reason)),
+            Settlement::Failed { reason, .. } | Settlement::Dead { reason, .. } => {
+                // The last attempt of an event that is over its limit may have been another one.
+                Some(Self::read(reason)).map(|it| if it.leaves_doubt() { Self::Other } else { it })
+            }
             // Whatever its text: it was sent, and nothing was refused.
             Settlement::Unconfirmed { reason, .. } => {
                 let connection = Self::read(reason) == Self::Connection;
@@ -75,6 +78,11 @@ impl Reason {
             }
             Settlement::Published(_) | Settlement::Expired { .. } | Settlement::Released => None,
         }
+    }
+
+    /// Whether the event may have arrived all the same.
+    pub fn leaves_doubt(self) -> bool {
+        matches!(self, Self::NoConfirm | Self::Connection)
     }
 
     /// As a word in lower case, such as `no_exchange`.
@@ -192,6 +200,7 @@ mod tests {
         for (reason, expected) in cases {
             assert_eq!(Reason::of(&unconfirmed(reason)), Some(expected), "{reason}");
         }
+        assert_eq!(Reason::of(&dead("unconfirmed x1: connection lost: reset")), Some(Reason::Other));
         assert_eq!(Reason::of(&Settlement::Released), None);
         assert_eq!(Reason::of(&Settlement::Expired { reason: "max_age".into() }), None);
     }
