@@ -43,6 +43,7 @@ has pkg-config || need "pkg-config" pkg-config
     need "OpenSSL's headers" libssl-dev
 has openssl || need "the openssl program" openssl
 has setpriv || need "setpriv" util-linux
+has promtool || need "promtool" prometheus
 
 # A folder's name is in PATH only after the next login, so rustup's own folder is looked at too.
 if ! has cargo && [ ! -x "${CARGO_HOME:-${HOME:-/root}/.cargo}/bin/cargo" ]; then

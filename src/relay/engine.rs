@@ -12,7 +12,7 @@ use crate::publisher::{News, Session, State, blocked};
 
 use super::drain::{Drain, End, Progress};
 use super::health::{Change, Health};
-use super::link::Link;
+use super::link::{Contact, Link};
 use super::observer::Happening;
 use super::source::Source;
 use super::{Stop, Trouble};
@@ -125,12 +125,13 @@ impl Engine {
         result
     }
 
-    /// Tells what has become of the broker's connection since.
-    pub(super) fn look_at_broker(&mut self, source: &mut dyn Source) {
+    /// Tells what has become of the broker's connection since; whether it was lost.
+    pub(super) fn look_at_broker(&mut self, source: &mut dyn Source) -> bool {
         let contact = self.session.as_mut().and_then(|session| self.broker.saw(session.state()));
         if let Some(contact) = contact {
             source.told(Happening::Contact { server: Server::Broker, contact });
         }
+        matches!(contact, Some(Contact::Lost(_)))
     }
 
     /// The same of both servers, by how a drain ended.

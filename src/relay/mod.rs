@@ -199,12 +199,15 @@ impl Relay {
     }
 
     /// Waits, a little at a time, until `wait` says that it is over, or `until`; what it said last. Meanwhile it hears
-    /// what becomes of the broker.
+    /// what becomes of the broker: a connection that is lost is worth a beat, which opens another.
     fn rest(&mut self, stop: &Stop, until: Instant, wait: impl Fn(Instant) -> bool) -> bool {
         loop {
             let mut source = Watched { walk: &mut self.walk, observer: &mut self.observer };
-            self.engine.look_at_broker(&mut source);
+            let is_lost = self.engine.look_at_broker(&mut source);
             self.observer.tell(Happening::Alive);
+            if is_lost {
+                return false;
+            }
             if wait(until.min(Instant::now() + LOOK_AROUND)) {
                 return true;
             }

@@ -40,3 +40,4 @@ mod stage1;
 mod tls;
 mod visibility;
 mod wakeup;
+mod watching;

@@ -106,6 +106,7 @@ fn answer(path: &str, shared: &Shared, silence_max: std::time::Duration) -> Repl
         },
         "/healthz" => verdict(health::illness(&numbers, silence_max, Instant::now())),
         "/readyz" => verdict(health::unreadiness(&numbers)),
+        "/" => Reply::plain(200, "outboxd"),
         _ => Reply::plain(404, "there are /, /metrics, /healthz and /readyz"),
     }
 }
