@@ -15,8 +15,6 @@ pub(super) struct Sample {
     pub(super) at: Instant,
     /// Since the start.
     pub(super) published: u64,
-    /// Since the start.
-    pub(super) refused: u64,
     /// Of the oldest due event; none where that is not known.
     pub(super) age: Option<Duration>,
     /// Events that are due; none where that is not known.
@@ -33,10 +31,6 @@ impl History {
             self.0.pop_front();
         }
         self.0.push_back(sample);
-    }
-
-    pub(super) fn last(&self) -> Option<&Sample> {
-        self.0.back()
     }
 
     /// What `read` makes of each sample, with its age at `now` in seconds.
@@ -76,7 +70,7 @@ mod tests {
         for number in 0..1000_u64 {
             at = start + SAMPLE_EVERY * u32::try_from(number).unwrap();
             let due = (number % 2 == 0).then_some(number);
-            history.push(Sample { at, published: number * 150, refused: 0, age: None, due });
+            history.push(Sample { at, published: number * 150, age: None, due });
         }
         let rates = history.rates(at, |it| it.published);
         assert_eq!(rates.len(), SAMPLES_MAX - 1);

@@ -11,6 +11,7 @@ mod history;
 mod names;
 mod numbers;
 mod once;
+mod page;
 mod process;
 mod request;
 mod serve;
@@ -19,7 +20,7 @@ mod text;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use outboxd::config::Config;
 use outboxd::relay::Relay;
@@ -27,6 +28,7 @@ use outboxd::relay::Relay;
 use super::exit::Exit;
 use super::print;
 use numbers::Numbers;
+use page::Facts;
 use process::Process;
 use request::Reply;
 
@@ -62,9 +64,12 @@ pub(crate) fn start(config: &Config, relay: Relay) -> Result<Relay, Exit> {
     };
     if let Some(addr) = config.metrics.addr {
         let listener = listen(addr)?;
-        let (shared, silence_max) = (shared.clone(), health::silence_max(config.database.open_timeout));
-        let answer = move |path: &str| answer(path, &shared, silence_max);
-        serve::start(listener, answer).map_err(no_thread)?;
+        let look = Look {
+            shared: shared.clone(),
+            facts: Facts::of(config),
+            silence_max: health::silence_max(config.database.open_timeout),
+        };
+        serve::start(listener, move |path| look.at(path)).map_err(no_thread)?;
     }
     gather::start(&shared, config).map_err(no_thread)?;
     Ok(relay.observed_by(move |happening| shared.lock().note(happening)))
@@ -92,21 +97,34 @@ fn listen(addr: SocketAddr) -> Result<TcpListener, Exit> {
     Ok(listener)
 }
 
-fn answer(path: &str, shared: &Shared, silence_max: std::time::Duration) -> Reply {
-    let numbers = shared.copy();
-    let verdict = |problem: Option<String>| match problem {
-        None => Reply::plain(200, "ok"),
-        Some(problem) => Reply::plain(503, print::one_line(&problem)),
-    };
-    match path {
-        "/metrics" => Reply {
-            status: 200,
-            content_type: text::CONTENT_TYPE,
-            body: text::of_run(&numbers, &Process::read()),
-        },
-        "/healthz" => verdict(health::illness(&numbers, silence_max, Instant::now())),
-        "/readyz" => verdict(health::unreadiness(&numbers)),
-        "/" => Reply::plain(200, "outboxd"),
-        _ => Reply::plain(404, "there are /, /metrics, /healthz and /readyz"),
+/// What every answer is made of.
+struct Look {
+    shared: Shared,
+    facts: Facts,
+    silence_max: Duration,
+}
+
+impl Look {
+    fn at(&self, path: &str) -> Reply {
+        let numbers = self.shared.copy();
+        let verdict = |problem: Option<String>| match problem {
+            None => Reply::plain(200, "ok"),
+            Some(problem) => Reply::plain(503, print::one_line(&problem)),
+        };
+        match path {
+            "/" => Reply {
+                status: 200,
+                content_type: "text/html; charset=utf-8",
+                body: page::html(&self.facts, &numbers),
+            },
+            "/metrics" => Reply {
+                status: 200,
+                content_type: text::CONTENT_TYPE,
+                body: text::of_run(&numbers, &Process::read()),
+            },
+            "/healthz" => verdict(health::illness(&numbers, self.silence_max, Instant::now())),
+            "/readyz" => verdict(health::unreadiness(&numbers)),
+            _ => Reply::plain(404, "there are /, /metrics, /healthz and /readyz"),
+        }
     }
 }

@@ -53,11 +53,15 @@ pub(super) struct Standing {
     pub(super) reconnects: u64,
 }
 
-/// An event that was not published, and why.
+/// Events of one type that were not published for one reason.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
+    /// Of the last of them.
     pub(super) at: SystemTime,
+    /// Of the last of them.
     pub(super) id: i64,
+    /// How many they are.
+    pub(super) count: u64,
     pub(super) event_type: String,
     /// What it became.
     pub(super) became: &'static str,
@@ -160,7 +164,6 @@ impl Numbers {
         let sample = Sample {
             at: Instant::now(),
             published: self.settled.published,
-            refused: self.failed.sum() + self.dead.sum(),
             age: backlog.map(|it| it.oldest_due.unwrap_or_default()),
             due: backlog.map(|it| it.due + it.held_back),
         };
@@ -200,15 +203,33 @@ impl Numbers {
             }
             Settlement::Published(_) | Settlement::Released => return,
         };
-        self.failures.truncate(FAILURES_MAX - 1);
-        self.failures.push_front(Failure {
+        let failure = Failure {
             at: SystemTime::now(),
             id: event.id,
-            event_type: event.event_type.chars().take(REASON_MAX).collect(),
+            count: 1,
+            event_type: cut(&event.event_type).into(),
             became,
-            reason: reason.chars().take(REASON_MAX).collect(),
-        });
+            reason: cut(reason).into(),
+        };
+        self.note_failure(failure);
     }
+
+    /// The same as an earlier one takes its place: a thousand of a kind must not push the only one of another out.
+    fn note_failure(&mut self, mut failure: Failure) {
+        let same = |it: &Failure| {
+            it.became == failure.became && it.reason == failure.reason && it.event_type == failure.event_type
+        };
+        let before = self.failures.iter().position(same).and_then(|place| self.failures.remove(place));
+        failure.count += before.map_or(0, |it| it.count);
+        self.failures.truncate(FAILURES_MAX - 1);
+        self.failures.push_front(failure);
+    }
+}
+
+/// The beginning of a text, without copying more than is kept.
+fn cut(text: &str) -> &str {
+    let end = text.char_indices().nth(REASON_MAX).map_or(text.len(), |(end, _)| end);
+    text.get(..end).unwrap_or_default()
 }
 
 impl Standing {
@@ -276,13 +297,21 @@ mod tests {
         };
         for id in 0..100 {
             let event = Event { id, ..event.clone() };
-            let reason = format!("NO_ROUTE {}", "é".repeat(1000));
+            let reason = format!("NO_ROUTE {id} {}", "é".repeat(1000));
             let settlement = Settlement::Dead { fail_count: 3, reason };
             numbers.note(Happening::Decided { event: &event, settlement: &settlement });
         }
         assert_eq!(numbers.failures.len(), FAILURES_MAX);
         assert_eq!(numbers.failures.front().map(|it| it.id), Some(99));
         assert!(numbers.failures.iter().all(|it| it.reason.chars().count() == REASON_MAX));
+        // One of a kind stays, however many of another come.
+        for id in 200..300 {
+            let event = Event { id, ..event.clone() };
+            let settlement = Settlement::Expired { reason: "max_age passed".into() };
+            numbers.note(Happening::Decided { event: &event, settlement: &settlement });
+        }
+        let kept: Vec<_> = numbers.failures.iter().map(|it| (it.id, it.count)).collect();
+        assert_eq!((kept[0], kept[1], kept.len()), ((299, 100), (99, 1), FAILURES_MAX));
         assert_eq!(numbers.dead.sum(), 100);
         assert_eq!(numbers.dead.iter().find(|(_, count)| *count > 0), Some((Reason::Unroutable, 100)));
     }
