@@ -120,7 +120,7 @@ impl Relay {
     /// Has `watch` told what happens, on the thread that the relay works on. Default: nobody.
     ///
     /// It must be quick: while it is busy, no confirm is taken in and no claim is kept alive, and a claim that nobody
-    /// keeps alive is lost after `claim_max_idle`. So it counts, or hands on. A second call replaces the first.
+    /// keeps alive is lost after `claim_max_idle`. So it counts, or hands on. Whoever was given before is told, too.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -144,7 +144,7 @@ impl Relay {
     /// ```
     #[must_use]
     pub fn observed_by(mut self, watch: impl FnMut(Happening<'_>) + Send + 'static) -> Self {
-        self.observer = Observer::new(watch);
+        self.observer.add(watch);
         self
     }
 

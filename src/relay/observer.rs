@@ -80,19 +80,19 @@ pub enum Happening<'a> {
     Alive,
 }
 
-/// Whoever watches. Called on the relay's own thread, so it must be quick.
+/// Whoever watches. Called on the relay's own thread, so they must be quick.
 #[derive(Default)]
-pub(super) struct Observer(Option<Box<Watch>>);
+pub(super) struct Observer(Vec<Box<Watch>>);
 
 type Watch = dyn FnMut(Happening<'_>) + Send;
 
 impl Observer {
-    pub(super) fn new(watch: impl FnMut(Happening<'_>) + Send + 'static) -> Self {
-        Self(Some(Box::new(watch)))
+    pub(super) fn add(&mut self, watch: impl FnMut(Happening<'_>) + Send + 'static) {
+        self.0.push(Box::new(watch));
     }
 
     pub(super) fn tell(&mut self, happening: Happening<'_>) {
-        if let Some(watch) = &mut self.0 {
+        for watch in &mut self.0 {
             watch(happening);
         }
     }
@@ -100,7 +100,7 @@ impl Observer {
 
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "an observer" } else { "no observer" })
+        write!(f, "{} observers", self.0.len())
     }
 }
 

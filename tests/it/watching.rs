@@ -5,6 +5,7 @@ mod clients;
 mod file;
 mod health;
 mod metrics;
+mod page;
 mod secrets;
 
 use std::collections::BTreeMap;
