@@ -1,7 +1,7 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test demo servers bench size newest install clean
+.PHONY: help prepare build test demo servers page bench size newest install clean
 
 PREFIX ?= /usr/local
 # Where rustup puts cargo, for a shell that was not told.
@@ -29,6 +29,11 @@ demo: prepare ## show the relay at work on servers of its own
 
 servers: prepare ## start private servers to try the examples on, until Ctrl-C
 	@$(CARGO) run --release --example demo --locked -- servers
+
+page: ## take pictures of the status page of a relay with trouble in it
+	@sh tests/prerequisites.sh page
+	$(CARGO) build --release --locked
+	$(CARGO) run --release --example page --locked
 
 bench: prepare ## measure the relay on servers of its own
 	$(CARGO) bench --bench relay --locked

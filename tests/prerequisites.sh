@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks what building and testing need, on Debian 12 or newer. As root it installs what is missing;
-# otherwise it prints the line to run. It says nothing when nothing is missing.
+# otherwise it prints the line to run. It says nothing when nothing is missing. With the word `page`, also what the
+# picture of the status page needs.
 set -eu
 
 packages=
@@ -43,6 +44,8 @@ has pkg-config || need "pkg-config" pkg-config
     need "OpenSSL's headers" libssl-dev
 has openssl || need "the openssl program" openssl
 has setpriv || need "setpriv" util-linux
+[ "${1:-}" != page ] || has chromium || need "the Chromium browser" "chromium fonts-dejavu-core"
+has promtool || need "promtool" prometheus
 
 # A folder's name is in PATH only after the next login, so rustup's own folder is looked at too.
 if ! has cargo && [ ! -x "${CARGO_HOME:-${HOME:-/root}/.cargo}/bin/cargo" ]; then

@@ -32,6 +32,7 @@ fn each_side_is_spoken_to_in_one_place() {
         ("clap::", &["cli/"]),
         ("env_logger::", &["cli/"]),
         ("signal_hook::", &["cli/"]),
+        ("httparse::", &["cli/watch/"]),
         ("std::env::", &["cli/", "main.rs"]),
     ];
     let mut crossings = Vec::new();

@@ -15,6 +15,7 @@ mod settings;
 mod signals;
 mod status;
 mod trouble;
+mod watch;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

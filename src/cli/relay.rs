@@ -8,6 +8,7 @@ use outboxd::publisher;
 use outboxd::relay::{Relay, Stop, Tick, Trouble};
 
 use super::exit::Exit;
+use super::watch::{self, Leaving};
 use super::{logging, print, signals};
 
 /// Relays until it is told to end.
@@ -24,7 +25,10 @@ pub(crate) fn run(config: Config) -> Exit {
         "started"
     );
     warn_of_short_claims(&config);
-    let mut relay = Relay::new(config);
+    let mut relay = match watch::start(&config, Relay::new(config.clone())) {
+        Ok(relay) => relay,
+        Err(exit) => return exit,
+    };
     let total = relay.run(&stop);
     relay.close();
     logging::info("stopped", &counts(&total));
@@ -47,6 +51,13 @@ fn counts(total: &Tally) -> Vec<(&'static str, u64)> {
 
 /// Drains what is due and ends.
 pub(crate) fn once(config: Config) -> Exit {
+    let mut leaving = Leaving::new(config.metrics.file.clone());
+    let exit = relay_once(config, &mut leaving);
+    leaving.write(exit);
+    exit
+}
+
+fn relay_once(config: Config, leaving: &mut Leaving) -> Exit {
     let Some(stop) = stop_on_signals(&config) else {
         return Exit::Internal;
     };
@@ -59,6 +70,7 @@ pub(crate) fn once(config: Config) -> Exit {
     if trouble.is_none() {
         advise(relay.outbox());
     }
+    leaving.note(tally, trouble.as_ref(), relay.outbox());
     relay.close();
     match (backlog, &trouble) {
         (Some(Ok(backlog)), None) => print::line(nothing_due(&backlog, &min_age)),

@@ -8,6 +8,7 @@ mod file;
 mod given;
 mod libpq;
 mod log;
+mod metrics;
 mod operator;
 mod origins;
 mod setting;
@@ -24,6 +25,8 @@ pub use given::{Given, GivenRoute, Origin, Problem, Problems};
 use given::{Keys, Reader};
 pub use libpq::{Fallback, is_ignored_variable, is_libpq_variable};
 pub use log::LogFormat;
+pub use metrics::Metrics;
+use metrics::read_metrics;
 pub use operator::Operator;
 pub use origins::{exposed_flags, origins};
 pub use setting::{Group, ROUTE_KEYS, RouteKey, SETTINGS, Setting};
@@ -54,6 +57,8 @@ pub struct Config {
     pub listen_url: Option<Secret>,
     /// The age at which `run` purges finished events, 1 s to 3650 days. Default: none, nothing is purged.
     pub retention: Option<Duration>,
+    /// Where the program shows how it is doing. The library does not look at it.
+    pub metrics: Metrics,
 }
 
 /// What the outbox is told about the database.
@@ -214,6 +219,7 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config>
     let retention = read_retention(reader);
     let listen = reader.read("listen", value::switch);
     let listen_url = read_listen_url(reader);
+    let metrics = read_metrics(reader);
     Some(Config {
         database: database?,
         claim: claim?,
@@ -225,6 +231,7 @@ fn read_config(reader: &mut Reader<'_>, routes: &[GivenRoute]) -> Option<Config>
         retention: retention?,
         listen: listen?,
         listen_url: listen_url?,
+        metrics: metrics?,
     })
 }
 

@@ -41,6 +41,8 @@ pub enum Group {
     Failures,
     /// What is told of it; of every command.
     Log,
+    /// How others see that all is well.
+    Watching,
 }
 
 impl Group {
@@ -53,6 +55,7 @@ impl Group {
             Self::Publish => "Publish",
             Self::Failures => "Failures",
             Self::Log => "Log",
+            Self::Watching => "Watching",
         }
     }
 }
@@ -372,6 +375,24 @@ pub const SETTINGS: &[Setting] = &[
         placeholder: "FORMAT",
         secret: false,
         group: Group::Log,
+    },
+    Setting {
+        name: "metrics_addr",
+        default: Some("none"),
+        form: "none, or an IP address with a port, such as 127.0.0.1:9790",
+        meaning: "metrics, health and a status page",
+        placeholder: "ADDR",
+        secret: false,
+        group: Group::Watching,
+    },
+    Setting {
+        name: "metrics_file",
+        default: Some("none"),
+        form: "none, or the path of a file, such as /var/lib/prometheus/node-exporter/outboxd.prom",
+        meaning: "metrics for the textfile collector",
+        placeholder: "FILE",
+        secret: false,
+        group: Group::Watching,
     },
 ];
 

@@ -60,7 +60,7 @@ pub use operate::{
     SNAPSHOT_TRANSACTIONS, Show, Shown, Skip, Standing, Status, Way, When,
 };
 pub use order::Chain;
-pub use report::{Backlog, ServerInfo, StatusCount};
+pub use report::{Backlog, ServerInfo, StatusCount, Unfinished};
 pub use schema::{Initialised, init, init_notify, schema_sql};
 pub use settle::LostClaim;
 

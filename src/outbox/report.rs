@@ -21,6 +21,17 @@ pub struct StatusCount {
     pub count: u64,
 }
 
+/// How many events are unfinished, or would be if nobody had given up on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unfinished {
+    /// WAITING.
+    pub waiting: u64,
+    /// FAILED.
+    pub failed: u64,
+    /// DEAD.
+    pub dead: u64,
+}
+
 /// What the unfinished events wait for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Backlog {
@@ -57,6 +68,21 @@ impl Outbox {
             let statements = Arc::clone(&ready.statements);
             ready.session.within_limits("counting events", move |client| {
                 client.query_typed(&statements.counts, &[])?.iter().map(status_count).collect()
+            })
+        })
+    }
+
+    /// How many events wait, have failed, and are dead. Unlike [`Outbox::counts`] it does not look at finished ones.
+    ///
+    /// # Errors
+    /// The database cannot be reached, refuses, or does not hold the table.
+    pub fn unfinished(&mut self) -> Result<Unfinished> {
+        self.with_session(|ready| {
+            let statements = Arc::clone(&ready.statements);
+            ready.session.within_limits("counting unfinished events", move |client| {
+                let row = client.query_typed_one(&statements.unfinished_counts, &[])?;
+                let count = |at| row.try_get(at).map(unsigned);
+                Ok(Unfinished { waiting: count(0)?, failed: count(1)?, dead: count(2)? })
             })
         })
     }

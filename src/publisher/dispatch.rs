@@ -8,14 +8,17 @@ use crossbeam_channel::{Receiver, select, unbounded};
 
 use crate::event::Outcome;
 
-use super::Job;
 use super::desk::{Lesson, News};
 use super::lane::{End, Ended, Report, Window};
 use super::session::{ANSWER_LIMIT, Session, State};
 use super::wire::{self, Ending};
+use super::{Job, Key};
 
 /// How long the lanes of a killed connection have to report; those that have not are left behind.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How many answers' times are kept for whoever asks.
+const ANSWERS_MAX: usize = 20_000;
 
 /// How a connection was lost, and why as far as is known.
 #[derive(Debug)]
@@ -144,7 +147,7 @@ impl Session {
         let deadline = Instant::now() + FAREWELL;
         while self.lanes > 0 {
             match self.reports.recv_deadline(deadline) {
-                Ok(Report::Outcomes(outcomes)) => self.desk.note(outcomes),
+                Ok(Report::Outcomes(outcomes, answers)) => self.note_answers(outcomes, answers),
                 Ok(Report::Ended(ended)) => {
                     self.lanes -= 1;
                     self.desk.put_back(ended.held.into_iter().collect());
@@ -159,12 +162,24 @@ impl Session {
     fn note(&mut self, report: Report) {
         self.last_report = Instant::now();
         match report {
-            Report::Outcomes(outcomes) => self.desk.note(outcomes),
+            Report::Outcomes(outcomes, answers) => self.note_answers(outcomes, answers),
             Report::Ended(ended) => self.note_end(*ended),
         }
         if !matches!(self.state, State::Lost(_)) {
             self.flow();
         }
+    }
+
+    fn note_answers(&mut self, outcomes: Vec<(Key, Outcome)>, answers: Vec<Duration>) {
+        let room = ANSWERS_MAX.saturating_sub(self.answers.len());
+        self.answers.extend(answers.into_iter().take(room));
+        self.desk.note(outcomes);
+    }
+
+    /// How long the broker took for each answer since this was last asked, from handing the message to its client. The
+    /// first ones only, where nobody has asked for long.
+    pub fn answers(&mut self) -> Vec<Duration> {
+        std::mem::take(&mut self.answers)
     }
 
     fn note_end(&mut self, ended: Ended) {

@@ -37,7 +37,8 @@ pub(super) struct Window {
 /// What lanes tell their session.
 #[derive(Debug)]
 pub(super) enum Report {
-    Outcomes(Vec<(Key, Outcome)>),
+    /// The broker's answers, and how long each took.
+    Outcomes(Vec<(Key, Outcome)>, Vec<Duration>),
     Ended(Box<Ended>),
 }
 
@@ -197,7 +198,7 @@ impl Work<'_> {
                     Err(TryRecvError::Disconnected) => self.feed_ended = true,
                 }
             }
-            let Some(job) = self.held.take_if(|job| {
+            let Some(mut job) = self.held.take_if(|job| {
                 let fits = self.bytes.saturating_add(job.size()) <= self.lane.window.bytes;
                 self.ledger.is_empty() || (fits && self.ledger.len() < self.lane.window.messages)
             }) else {
@@ -210,6 +211,7 @@ impl Work<'_> {
                 self.last_news = Instant::now();
             }
             self.bytes += job.size();
+            job.sent_at = Some(Instant::now());
             let published = wire::publish(&self.lane.channel, &job.message);
             // In the ledger whatever the client says: a part of it may be on its way.
             self.ledger.sent(job);
@@ -223,7 +225,8 @@ impl Work<'_> {
 
     /// Works off this confirm and all that wait behind it, in one report.
     fn settle(&mut self, first: Confirm) {
-        let mut outcomes = Vec::new();
+        let (mut outcomes, mut answers) = (Vec::new(), Vec::new());
+        self.last_news = Instant::now();
         for confirm in std::iter::once(first).chain(self.lane.confirms.try_iter()) {
             // The broker returns a message before it acknowledges it, and the client keeps that order: what was
             // returned is here by now.
@@ -239,13 +242,13 @@ impl Work<'_> {
             };
             for (job, verdict) in verdicts {
                 self.bytes = self.bytes.saturating_sub(job.size());
+                answers.extend(job.sent_at.map(|at| self.last_news.saturating_duration_since(at)));
                 outcomes.push((job.key, outcome(&job.message, verdict)));
             }
         }
-        self.last_news = Instant::now();
         self.lane.shared.note_confirm();
         if !outcomes.is_empty() {
-            let _ = self.lane.reports.send(Report::Outcomes(outcomes));
+            let _ = self.lane.reports.send(Report::Outcomes(outcomes, answers));
         }
     }
 

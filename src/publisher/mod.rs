@@ -26,7 +26,7 @@ mod wire;
 pub use desk::News;
 pub use session::{Alarms, BrokerInfo, Session, State, blocked, lost};
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::event::Outcome;
 use crate::message::{Message, POSSIBLE_DUPLICATE};
@@ -53,12 +53,14 @@ pub struct Job {
     pub risky: bool,
     /// Whether it was sent before and may have arrived.
     in_doubt: bool,
+    /// When it was handed to the client.
+    sent_at: Option<Instant>,
 }
 
 impl Job {
     /// A message to publish, in a window with others.
     pub fn new(key: Key, message: Message) -> Self {
-        Self { key, message, alone: false, risky: false, in_doubt: false }
+        Self { key, message, alone: false, risky: false, in_doubt: false, sent_at: None }
     }
 
     /// What it takes of a window.

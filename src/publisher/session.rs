@@ -103,6 +103,8 @@ pub struct Session {
     /// What waits for its turn on the lane that tries suspects, while there is one.
     pub(super) trial: Option<Receiver<Job>>,
     pub(super) last_report: Instant,
+    /// How long the broker took for its last answers.
+    pub(super) answers: Vec<Duration>,
 }
 
 impl std::fmt::Debug for Session {
@@ -154,6 +156,7 @@ impl Session {
             desk: Desk::new(),
             trial: None,
             last_report: Instant::now(),
+            answers: Vec::new(),
         };
         for number in 0..config.workers {
             session
@@ -252,7 +255,7 @@ impl Session {
         while self.lanes > 0 && self.state == State::Open {
             match self.reports.recv_deadline(deadline) {
                 Ok(Report::Ended(_)) => self.lanes -= 1,
-                Ok(Report::Outcomes(_)) => {}
+                Ok(Report::Outcomes(..)) => {}
                 Err(_) => return, // the drop forces it
             }
         }

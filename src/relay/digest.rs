@@ -88,19 +88,6 @@ impl Digest {
         self.tell_due();
     }
 
-    /// Waits until `next` in pieces, between which it tells what is due. `wait` waits until the time that it gets and
-    /// says whether there is nothing more to wait for.
-    pub(super) fn wait(&mut self, next: Instant, mut wait: impl FnMut(Instant) -> bool) {
-        loop {
-            let due = [self.folds.due(), self.summary.due()].into_iter().flatten().min();
-            let is_over = wait(due.map_or(next, |due| due.min(next)));
-            self.tell_due();
-            if is_over || Instant::now() >= next {
-                return;
-            }
-        }
-    }
-
     /// What is due by now.
     pub(super) fn tell_due(&mut self) {
         let now = Instant::now();

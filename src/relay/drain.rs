@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::confirm::Receipt;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Server};
 use crate::event::{Event, Outcome, Tally};
 use crate::outbox::{Claimed, LostClaim, Outbox};
 use crate::policy::Settlement;
@@ -18,6 +18,8 @@ use crate::publisher::{Job, Key, News, Session, State, blocked, lost};
 use super::Stop;
 use super::digest::{Digest, SILENCE_MAX};
 use super::flight::{Flight, Landed, confirms};
+use super::link::Link;
+use super::observer::Happening;
 use super::source::Source;
 
 /// Claims on their way at once, and those of them that keep the workers busy.
@@ -42,6 +44,7 @@ pub(super) struct Drain<'a> {
     pub(super) unwritten: &'a mut Vec<(i64, Receipt)>,
     pub(super) claims: &'a mut u64,
     pub(super) digest: &'a mut Digest,
+    pub(super) link: &'a mut Link,
     pub(super) source: &'a mut dyn Source,
     /// Nothing is claimed after this.
     pub(super) until: Option<Instant>,
@@ -130,7 +133,11 @@ impl Drain<'_> {
             let began = Instant::now();
             match self.outbox.claim(&scope, self.progress.started.elapsed()) {
                 Ok(look) => {
-                    self.source.saw(&scope, &look, began.elapsed());
+                    let took = began.elapsed();
+                    self.source.saw(&scope, &look, took);
+                    if let Some(claimed) = &look.claimed {
+                        self.source.told(Happening::Claimed { events: count(&claimed.events), took });
+                    }
                     match look.claimed {
                         Some(claimed) => self.depart(claimed),
                         // A long way along the table is gone in parts, so that neither what is in flight nor the
@@ -278,15 +285,18 @@ impl Drain<'_> {
         self.progress.flights = open;
         let any = !complete.is_empty();
         for flight in complete {
+            self.source.told(flight.completed());
             let Landed { claim, settlements, rests, withheld } = flight.land();
             let Some(claim) = claim else {
                 self.unwritten.extend(confirms(settlements));
                 continue;
             };
-            let claimed = u64::try_from(settlements.len()).unwrap_or(u64::MAX);
+            let (claimed, began) = (count(&settlements), Instant::now());
             match self.outbox.settle(claim, settlements) {
                 Ok(tally) => {
-                    self.tally += Tally { claimed, ..tally };
+                    let tally = Tally { claimed, ..tally };
+                    self.source.told(Happening::Settled { tally: &tally, took: began.elapsed() });
+                    self.tally += tally;
                     if tally.gone > 0 {
                         self.source.be_the_last();
                     }
@@ -316,7 +326,15 @@ impl Drain<'_> {
     }
 
     fn watch_broker(&mut self) {
-        let trouble = match self.session.state() {
+        self.source.told(Happening::Alive);
+        for took in self.session.answers() {
+            self.source.told(Happening::Answered { took });
+        }
+        let state = self.session.state();
+        if let Some(contact) = self.link.saw(state) {
+            self.source.told(Happening::Contact { server: Server::Broker, contact });
+        }
+        let trouble = match state {
             State::Open => None,
             State::Lost(reason) => Some(lost(reason)),
             State::Blocked { since, reason } => {
@@ -366,4 +384,8 @@ fn tell<'e>(
         source.decided(event, settlement);
         digest.decided(event, settlement);
     }
+}
+
+fn count<T>(these: &[T]) -> u64 {
+    u64::try_from(these.len()).unwrap_or(u64::MAX)
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::confirm::Receipt;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, Server};
 use crate::event::Tally;
 use crate::outbox::Outbox;
 use crate::publisher::{News, Session, State, blocked};
@@ -13,6 +13,8 @@ use crate::publisher::{News, Session, State, blocked};
 use super::digest::Digest;
 use super::drain::{Drain, End, Progress};
 use super::health::{Change, Health};
+use super::link::{Contact, Link};
+use super::observer::Happening;
 use super::source::Source;
 use super::{Stop, Trouble};
 
@@ -43,6 +45,8 @@ pub(super) struct Engine {
     /// Nothing is claimed after this.
     pub(super) until: Option<Instant>,
     pub(super) digest: Digest,
+    broker: Link,
+    database: Link,
 }
 
 impl Engine {
@@ -59,6 +63,8 @@ impl Engine {
             health: Health::default(),
             digest: Digest::default(),
             until: None,
+            broker: Link::default(),
+            database: Link::default(),
         }
     }
 
@@ -77,9 +83,10 @@ impl Engine {
             result = self.drain(stop, source, &mut tally);
         }
         // Confirms in hand are worth one more try before this process may end.
-        if let Err(error) = self.write_late(&mut tally) {
+        if let Err(error) = self.write_late(&mut tally, source) {
             result = result.and(Err(error));
         }
+        self.tell_of_servers(result.as_ref().err(), source);
         let end = result.as_ref().ok().copied();
         (tally, end, self.health.note(result.map(|_| ())))
     }
@@ -110,9 +117,9 @@ impl Engine {
     }
 
     /// Writes the confirms whose claim was lost, for who has nothing to drain; waits for none.
-    pub(super) fn write_what_is_late(&mut self) -> Change {
+    pub(super) fn write_what_is_late(&mut self, source: &mut dyn Source) -> Change {
         self.hear_late(Duration::ZERO);
-        match self.write_late(&mut Tally::default()) {
+        match self.write_late(&mut Tally::default(), source) {
             // That the database is well says nothing of the broker.
             Ok(()) => Change::None,
             Err(error) => self.health.note(Err(error)),
@@ -121,9 +128,12 @@ impl Engine {
 
     fn drain(&mut self, stop: &Stop, source: &mut dyn Source, tally: &mut Tally) -> Result<End> {
         // Nothing is claimed that could not be sent: no attempt is spent on an outage.
-        self.ready_session()?;
+        self.look_at_broker(source);
+        let ready = self.ready_session();
+        self.look_at_broker(source);
+        ready?;
         self.hear_late(LATE_MAX);
-        self.write_late(tally)?;
+        self.write_late(tally, source)?;
         let Some(session) = self.session.as_mut() else {
             return Err(Error::new(Kind::Internal, "the session that was just opened is gone"));
         };
@@ -134,6 +144,7 @@ impl Engine {
             unwritten: &mut self.unwritten,
             claims: &mut self.claims,
             digest: &mut self.digest,
+            link: &mut self.broker,
             source,
             until: self.until,
             tally: Tally::default(),
@@ -142,6 +153,40 @@ impl Engine {
         let result = drain.run(stop);
         *tally += drain.tally;
         result
+    }
+
+    /// Tells what has become of the broker's connection since; whether it was lost.
+    pub(super) fn look_at_broker(&mut self, source: &mut dyn Source) -> bool {
+        let contact = self.session.as_mut().and_then(|session| self.broker.saw(session.state()));
+        if let Some(contact) = contact {
+            source.told(Happening::Contact { server: Server::Broker, contact });
+        }
+        matches!(contact, Some(Contact::Lost(_)))
+    }
+
+    /// The same of both servers, by how a drain ended.
+    fn tell_of_servers(&mut self, error: Option<&Error>, source: &mut dyn Source) {
+        self.look_at_broker(source);
+        let server = error.map(|error| match error.kind() {
+            Kind::Unavailable(server) | Kind::Denied(server) => server,
+            // A table that is missing, or does not fit.
+            Kind::Configuration | Kind::Invalid | Kind::Internal => Server::Database,
+        });
+        let reason = error.map(Error::to_string).unwrap_or_default();
+        let contact = match server {
+            None => self.database.is_up(),
+            Some(Server::Database) => self.database.is_down(&reason),
+            Some(Server::Broker) => None,
+        };
+        if let Some(contact) = contact {
+            source.told(Happening::Contact { server: Server::Database, contact });
+        }
+        // Of a session that could not even be opened.
+        if server == Some(Server::Broker) && self.session.is_none() {
+            if let Some(contact) = self.broker.is_down(&reason) {
+                source.told(Happening::Contact { server: Server::Broker, contact });
+            }
+        }
     }
 
     /// Takes in the confirms that came after their claim was given up, such as those that an alarm held back.
@@ -185,15 +230,17 @@ impl Engine {
     }
 
     /// Writes the confirms whose claim was lost. Those whose rows someone else holds are kept for the next time.
-    fn write_late(&mut self, tally: &mut Tally) -> Result<()> {
+    fn write_late(&mut self, tally: &mut Tally, source: &mut dyn Source) -> Result<()> {
         if self.unwritten.is_empty() {
             return Ok(());
         }
+        let began = Instant::now();
         let (written, open) =
             self.outbox.settle_late(&self.unwritten, |row, error| self.digest.unwritable(row, error))?;
         // The claim that they were lost with was not counted.
-        tally.claimed += written;
-        tally.published += written;
+        let late = Tally { claimed: written, published: written, ..Tally::default() };
+        source.told(Happening::Settled { tally: &late, took: began.elapsed() });
+        *tally += late;
         self.unwritten = open;
         Ok(())
     }

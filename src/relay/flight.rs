@@ -14,6 +14,7 @@ use crate::policy::{self, Settlement};
 use crate::publisher::{Job, Key};
 
 use super::chain::{Chain, Rest};
+use super::observer::Happening;
 
 /// A flight with so few events on their way, and others waiting for them, does not keep the workers busy.
 const NARROW: usize = 64;
@@ -187,6 +188,12 @@ impl Flight {
     /// Whether every event has its outcome.
     pub(super) fn is_complete(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// What there is to tell once it is complete.
+    pub(super) fn completed(&self) -> Happening<'static> {
+        let events = u64::try_from(self.settlements.len()).unwrap_or(u64::MAX);
+        Happening::Completed { events, took: self.departed.elapsed() }
     }
 
     /// Keeps the claim alive. One that is lost frees its rows, so what is not sent yet must not be sent.

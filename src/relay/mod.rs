@@ -41,8 +41,10 @@ mod flight;
 mod fold;
 mod health;
 mod line;
+mod link;
 mod observer;
 mod preview;
+mod reason;
 mod requests;
 mod retention;
 mod source;
@@ -60,8 +62,10 @@ use crate::outbox::Outbox;
 
 pub use background::{RelayHandle, Status, Stopped};
 pub use health::Trouble;
+pub use link::Contact;
 pub use observer::Happening;
 pub use preview::{Plan, Preview, Previewed, preview};
+pub use reason::Reason;
 pub use stage1::{Answer, Stage1};
 pub use stop::Stop;
 pub use wake::WakeUp;
@@ -75,6 +79,9 @@ use walk::Walk;
 
 /// How long a server in trouble is left alone, however often someone nudges.
 const NUDGED_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often a relay that waits looks at the broker's connection, and shows that it is alive.
+const LOOK_AROUND: Duration = Duration::from_secs(1);
 
 /// What a tick did, or a drain.
 #[derive(Debug, Clone)]
@@ -120,7 +127,7 @@ impl Relay {
     /// Has `watch` told what happens, on the thread that the relay works on. Default: nobody.
     ///
     /// It must be quick: while it is busy, no confirm is taken in and no claim is kept alive, and a claim that nobody
-    /// keeps alive is lost after `claim_max_idle`. So it counts, or hands on. A second call replaces the first.
+    /// keeps alive is lost after `claim_max_idle`. So it counts, or hands on. Whoever was given before is told, too.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -144,7 +151,7 @@ impl Relay {
     /// ```
     #[must_use]
     pub fn observed_by(mut self, watch: impl FnMut(Happening<'_>) + Send + 'static) -> Self {
-        self.observer = Observer::new(watch);
+        self.observer.add(watch);
         self
     }
 
@@ -183,17 +190,38 @@ impl Relay {
             };
             let is_idle = !tick.stopped && tick.trouble.is_none();
             if let Some(retention) = self.engine.config.retention.filter(|_| is_idle) {
-                self.retention.purge(&mut self.engine.outbox, retention, stop, next);
+                let alive = || self.observer.tell(Happening::Alive);
+                self.retention.purge(&mut self.engine.outbox, retention, stop, next, alive);
             }
-            self.engine.digest.wait(next, |until| {
-                if !is_idle {
-                    // Whoever nudges does not make a server well, but may know that it is.
-                    stop.wait_until(until.min(now + NUDGED_AGAIN));
-                }
-                stop.wait_for_nudge(until) || stop.requested()
-            });
+            if !is_idle {
+                // Whoever nudges does not make a server well, but may know that it is.
+                self.rest(stop, next.min(now + NUDGED_AGAIN), |until| stop.wait_until(until));
+            }
+            if self.rest(stop, next, |until| stop.wait_for_nudge(until)) {
+                self.observer.tell(Happening::Woken);
+            }
         }
         total
+    }
+
+    /// Waits, a little at a time, until `wait` says that it is over, or `until`; what it said last. Meanwhile it hears
+    /// what becomes of the broker: a connection that is lost is worth a beat, which opens another.
+    fn rest(&mut self, stop: &Stop, until: Instant, wait: impl Fn(Instant) -> bool) -> bool {
+        loop {
+            let mut source = Watched { walk: &mut self.walk, observer: &mut self.observer };
+            let is_lost = self.engine.look_at_broker(&mut source);
+            self.observer.tell(Happening::Alive);
+            self.engine.digest.tell_due();
+            if is_lost {
+                return false;
+            }
+            if wait(until.min(Instant::now() + LOOK_AROUND)) {
+                return true;
+            }
+            if stop.requested() || Instant::now() >= until {
+                return false;
+            }
+        }
     }
 
     /// What nudges it when an event is committed, if it is to listen.
@@ -258,7 +286,8 @@ impl Relay {
             Change::Ended(..) => self.observer.tell(Happening::TroubleEnded),
             Change::None | Change::Goes(_) => {}
         }
-        self.observer.tell(Happening::Ticked { tally: &tally, took: began.elapsed() });
+        let (took, trouble) = (began.elapsed(), self.engine.health.trouble().map(|it| &it.error));
+        self.observer.tell(Happening::Ticked { tally: &tally, took, trouble });
         let (stopped, more) = (end == Some(End::Stopped), end == Some(End::Beat));
         (Tick { tally, stopped, more, trouble: self.engine.health.trouble().cloned() }, change)
     }

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Error, Server};
 use crate::event::{Event, Tally};
 use crate::outbox::{Look, Scope};
 use crate::policy::Settlement;
 
 use super::chain::Rest;
+use super::link::Contact;
 use super::source::Source;
 use super::walk::Walk;
 
@@ -24,6 +25,32 @@ pub enum Happening<'a> {
         /// What it becomes.
         settlement: &'a Settlement,
     },
+    /// A claim was taken.
+    Claimed {
+        /// How many events it holds.
+        events: u64,
+        /// How long taking it took.
+        took: Duration,
+    },
+    /// The broker has answered to a message, whatever it said.
+    Answered {
+        /// Since the message was handed to the broker's client.
+        took: Duration,
+    },
+    /// Every event of a claim has its outcome; what is left to do is to write that.
+    Completed {
+        /// How many events it holds.
+        events: u64,
+        /// Since it was taken.
+        took: Duration,
+    },
+    /// What became of a claim's events is committed.
+    Settled {
+        /// What was written.
+        tally: &'a Tally,
+        /// How long writing it took.
+        took: Duration,
+    },
     /// A tick has ended, or a part of a long one: that is after `interval` at the latest. Also while a server is in
     /// trouble, at each try.
     Ticked {
@@ -31,26 +58,41 @@ pub enum Happening<'a> {
         tally: &'a Tally,
         /// How long it took.
         took: Duration,
+        /// What keeps it from working, if anything does.
+        trouble: Option<&'a Error>,
     },
     /// A server is in trouble that was not, or in another kind of it: it may come twice before the end.
     TroubleBegan(&'a Error),
     /// Both servers are usable again.
     TroubleEnded,
+    /// A server's connection is not any more what it was. The broker's is looked at all the time, the database's by a
+    /// tick.
+    Contact {
+        /// Which server.
+        server: Server,
+        /// What became of it.
+        contact: Contact<'a>,
+    },
+    /// A nudge has ended the wait for the next beat.
+    Woken,
+    /// The relay goes on, working or waiting. Said at least every second, except while it waits for a server to answer,
+    /// which each has its own limit.
+    Alive,
 }
 
-/// Whoever watches. Called on the relay's own thread, so it must be quick.
+/// Whoever watches. Called on the relay's own thread, so they must be quick.
 #[derive(Default)]
-pub(super) struct Observer(Option<Box<Watch>>);
+pub(super) struct Observer(Vec<Box<Watch>>);
 
 type Watch = dyn FnMut(Happening<'_>) + Send;
 
 impl Observer {
-    pub(super) fn new(watch: impl FnMut(Happening<'_>) + Send + 'static) -> Self {
-        Self(Some(Box::new(watch)))
+    pub(super) fn add(&mut self, watch: impl FnMut(Happening<'_>) + Send + 'static) {
+        self.0.push(Box::new(watch));
     }
 
     pub(super) fn tell(&mut self, happening: Happening<'_>) {
-        if let Some(watch) = &mut self.0 {
+        for watch in &mut self.0 {
             watch(happening);
         }
     }
@@ -58,7 +100,7 @@ impl Observer {
 
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "an observer" } else { "no observer" })
+        write!(f, "{} observers", self.0.len())
     }
 }
 
@@ -83,6 +125,10 @@ impl Source for Watched<'_> {
 
     fn missed(&mut self, scope: Scope) {
         self.walk.missed(scope);
+    }
+
+    fn told(&mut self, happening: Happening<'_>) {
+        self.observer.tell(happening);
     }
 
     fn decided(&mut self, event: &Event, settlement: &Settlement) {

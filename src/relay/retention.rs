@@ -30,8 +30,15 @@ pub(super) struct Retention {
 
 impl Retention {
     /// Purges what was finished `retention` ago, for at most half of the time until `next`, the next beat. A walk that
-    /// is not finished then goes on at the next beat.
-    pub(super) fn purge(&mut self, outbox: &mut Outbox, retention: Duration, stop: &Stop, next: Instant) {
+    /// is not finished then goes on at the next beat. Calls `alive` between its batches.
+    pub(super) fn purge(
+        &mut self,
+        outbox: &mut Outbox,
+        retention: Duration,
+        stop: &Stop,
+        next: Instant,
+        mut alive: impl FnMut(),
+    ) {
         let now = Instant::now();
         if stop.requested() || self.rests_until.is_some_and(|until| now < until) {
             return;
@@ -46,6 +53,7 @@ impl Retention {
         };
         let result = outbox.purge(&purge, |so_far| {
             log::debug!("retention: purged {} events so far", so_far.changed);
+            alive();
             // Whoever nudges has something to send.
             !stop.requested() && !stop.nudged() && now.elapsed() < budget
         });

@@ -7,6 +7,7 @@ use crate::outbox::{Look, Scope};
 use crate::policy::Settlement;
 
 use super::chain::Rest;
+use super::observer::Happening;
 
 pub(super) trait Source {
     /// Begins another drain.
@@ -21,6 +22,9 @@ pub(super) trait Source {
 
     /// Takes back where it wanted to look: there was no session for it.
     fn missed(&mut self, scope: Scope);
+
+    /// Takes in what a host may want to know.
+    fn told(&mut self, _happening: Happening<'_>) {}
 
     /// Takes in what becomes of an event, before it is written.
     fn decided(&mut self, _event: &Event, _settlement: &Settlement) {}

@@ -193,7 +193,7 @@ fn serve(config: Config, mut requests: Requests, stop: &Stop) {
         if !requests.wait(PATROL) {
             // Or the poller would send again what is confirmed.
             if engine.has_late() && !rests(rests_until) {
-                let change = engine.write_what_is_late();
+                let change = engine.write_what_is_late(&mut requests);
                 change.log();
                 if !matches!(change, Change::None) {
                     rests_until = engine.health.retry_after(interval).map(|pause| Instant::now() + pause);
@@ -217,7 +217,7 @@ fn serve(config: Config, mut requests: Requests, stop: &Stop) {
         });
     }
     if engine.has_late() {
-        engine.write_what_is_late().log();
+        engine.write_what_is_late(&mut requests).log();
     }
     engine.close();
 }

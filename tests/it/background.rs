@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
 use outboxd::config::Config;
-use outboxd::relay::{Answer, Happening, Relay, RelayHandle, Stage1, Stop, Stopped};
+use outboxd::relay::{Answer, Happening, Reason, Relay, RelayHandle, Stage1, Stop, Stopped};
 
 use crate::harness::{Proc, Rabbit, RabbitOptions, wait_until};
 use crate::world::{DEADLINE, World};
@@ -96,7 +96,7 @@ fn an_observer_sees_each_event_and_each_tick() {
         let _ = tell.send(match happening {
             Happening::Decided { event, settlement } => format!("{} {settlement:?}", event.id),
             Happening::Ticked { tally, .. } => tally.to_string(),
-            _ => String::new(),
+            _ => return,
         });
     });
     relay.tick(&Stop::new());
@@ -105,6 +105,58 @@ fn an_observer_sees_each_event_and_each_tick() {
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told[0].starts_with(&format!("{id} Published")), "{told:?}");
     assert_eq!(told[1], "claimed 1: published 1");
+}
+
+/// What its own metrics and watchdog hang on.
+#[test]
+fn an_observer_sees_how_each_part_of_a_tick_went() {
+    let mut world = World::new();
+    let queue = world.queue();
+    world.insert_many(&queue, 3);
+    world.insert("nobody.asks", "{}");
+    let (tell, told) = mpsc::channel();
+    let counts = tell.clone();
+    let relay = Relay::new(config(&world)).observed_by(move |happening| {
+        let what = match happening {
+            Happening::Contact { server, contact } => format!("{server} {contact:?}"),
+            Happening::Claimed { events, took } if !took.is_zero() => format!("claimed {events}"),
+            Happening::Answered { took } if !took.is_zero() => "answered".into(),
+            Happening::Completed { events, took } if !took.is_zero() => format!("completed {events}"),
+            Happening::Settled { tally, took } if !took.is_zero() => format!("settled {tally}"),
+            Happening::Decided { settlement, .. } => match Reason::of(settlement) {
+                Some(reason) => format!("failed: {}", reason.as_str()),
+                None => return,
+            },
+            Happening::Ticked { trouble, .. } => format!("ticked, trouble {trouble:?}"),
+            _ => return,
+        };
+        let _ = tell.send(what);
+    });
+    // Two may watch.
+    let mut relay = relay.observed_by(move |happening| {
+        if matches!(happening, Happening::Alive) {
+            let _ = counts.send("alive".into());
+        }
+    });
+    relay.tick(&Stop::new());
+    relay.close();
+    let told: Vec<String> = told.into_iter().collect();
+    let (alive, told): (Vec<String>, Vec<String>) = told.into_iter().partition(|it| it == "alive");
+    assert!(!alive.is_empty());
+    let (answers, mut told): (Vec<String>, Vec<String>) = told.into_iter().partition(|it| it == "answered");
+    assert_eq!(answers.len(), 4);
+    // It is decided when its answer is heard, which may be before or after the others'.
+    let refused = told.iter().position(|it| it == "failed: unroutable").map(|at| told.remove(at));
+    assert!(refused.is_some(), "{told:?}");
+    let expected = [
+        "broker Connected",
+        "claimed 4",
+        "completed 4",
+        "settled claimed 4: published 3, failed 1",
+        "database Connected",
+        "ticked, trouble None",
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]

@@ -42,3 +42,4 @@ mod stage1;
 mod tls;
 mod visibility;
 mod wakeup;
+mod watching;
