@@ -36,7 +36,8 @@ exchange    = "shop"            # goes to this exchange
 routing_key = "{event_type}"    # with its type as the routing key
 "#;
 
-const RUN: &str = "run --config outboxd.toml --interval 1s --min-age 0s --max-failures 2 --backoff-base 1s";
+const RUN: &str =
+    "run -v --config outboxd.toml --interval 1s --min-age 0s --max-failures 2 --backoff-base 1s";
 
 const COUNTS: &str =
     "select (select count(*) from orders) as orders, (select count(*) from event_outbox) as events;";
@@ -142,7 +143,7 @@ impl Demo {
             "is DEAD after two refusals instead of three, and a refused one is due again within a second.\n"
         );
         let mut relay = self.outboxd.start(RUN);
-        relay.show_until("dead 1");
+        relay.show_until(" dead=1");
         println!("\norder.paid     the broker has confirmed it: PUBLISHED.");
         println!("order.shipped  came back from the broker twice: DEAD, until an operator decides.");
         println!("order.offer    was not sent: EXPIRED.");
@@ -152,7 +153,7 @@ impl Demo {
 
         title("8. One more order while the relay runs: its event leaves at the next beat");
         let second = self.order(3, "commit");
-        relay.show_until("published 1");
+        relay.show_until(" published=1");
         println!();
         self.receive(&second);
 
