@@ -17,6 +17,10 @@ use super::sql::{CHANNEL, NOTIFY, UNLISTEN, listen, quoted, quoted_table};
 /// What a session that listens may take beyond the time for which it is to wait.
 const SLACK: Duration = Duration::from_secs(5);
 
+/// The most messages that one wait returns. They are someone else's too, up to 8,000 bytes each, and may come faster than
+/// they are read; what is left is returned by the next.
+const MESSAGES_MAX: usize = 256;
+
 /// Whoever wants to hear of commits. It has one session at most that listens, and opens another for each test.
 pub struct Listener {
     /// Where it listens.
@@ -66,7 +70,7 @@ impl Listener {
         Ok(is_told)
     }
 
-    /// Waits for messages, at most for `limit`; none when there was none.
+    /// Waits for messages, at most for `limit`; none when there was none, and 256 at most.
     ///
     /// # Errors
     /// The session is gone: what was told meanwhile is not heard any more.
@@ -129,7 +133,7 @@ fn hear(client: &mut Client, limit: Duration, what: &str) -> Result<Vec<String>>
     let first = client.notifications().timeout_iter(limit).next().map_err(failed)?;
     heard.extend(first.map(|it| it.payload().to_owned()));
     // What came along with it.
-    let more: Vec<_> = client.notifications().iter().collect().map_err(failed)?;
+    let more: Vec<_> = client.notifications().iter().take(MESSAGES_MAX - 1).collect().map_err(failed)?;
     heard.extend(more.iter().map(|it| it.payload().to_owned()));
     if client.is_closed() {
         return Err(unavailable(what, "the server closed the session"));
