@@ -1,8 +1,12 @@
 //! Wake-up under floods, frozen servers and wrong addresses.
 
-use crate::world::DEADLINE;
+use std::time::Instant;
 
-use super::{HEARD, WOKEN, is_published, write};
+use crate::database::signal;
+use crate::harness::{Postgres, PostgresOptions, Servers, wait_until};
+use crate::world::{DEADLINE, World};
+
+use super::{HEARD, WOKEN, init_notify, is_published, write};
 
 /// Anybody may send messages on the channel, and large ones.
 #[test]
@@ -24,4 +28,26 @@ fn a_flood_of_large_messages_costs_no_memory() {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(peak < MEMORY_MAX_KIB, "{peak} KiB");
+}
+
+/// A server of the test's own, because a frozen backend must not outlive it.
+#[test]
+fn a_frozen_listener_does_not_use_up_a_short_grace() {
+    let server = Postgres::start(&PostgresOptions::default());
+    let mut world = World::on(server.database_from("notifying", init_notify), Servers::shared().amqp_url());
+    let mut relay = world.start(&[&WOKEN[..], &["--grace", "1s"]].concat());
+    relay.wait_for_line(HEARD, DEADLINE);
+    let sql = "select pid from pg_stat_activity
+        where datname = current_database() and application_name = 'outboxd' and state = 'idle' and query = 'commit'";
+    let frozen: i32 = wait_until("the listener", DEADLINE, || {
+        let found = world.client.query(sql, &[]).unwrap();
+        found.first().map(|row| row.get(0))
+    });
+    signal(frozen, "STOP");
+    // What it hears from here on, it hears too late.
+    let told = Instant::now();
+    relay.signal("TERM");
+    let ended = relay.wait(DEADLINE);
+    signal(frozen, "CONT");
+    assert_eq!(ended.code, Some(0), "after {:?}: {ended:?}", told.elapsed());
 }
