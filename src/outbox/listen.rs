@@ -12,6 +12,7 @@ use crate::error::{Error, Kind, Result, Server};
 use super::failure::failure;
 use super::notify;
 use super::session::{Opening, Session};
+use super::shape;
 use super::sql::{CHANNEL, NOTIFY, UNLISTEN, listen, quoted, quoted_table};
 
 /// What a session that listens may take beyond the time for which it is to wait.
@@ -27,6 +28,8 @@ pub struct Listener {
     database: Database,
     /// Where events are written, and tests are sent from.
     writers: Database,
+    /// Whether the two differ.
+    has_own_url: bool,
     session: Option<Session>,
     channel: String,
     opening: Opening,
@@ -40,6 +43,7 @@ impl Listener {
         Self {
             database: Database { url, ..database.clone() },
             writers: database.clone(),
+            has_own_url: listen_url.is_some(),
             session: None,
             channel: String::new(),
             opening: Opening::default(),
@@ -58,16 +62,30 @@ impl Listener {
     /// The database cannot be reached, or refuses: a standby does. There is no such table.
     pub fn open(&mut self) -> Result<bool> {
         self.session = None;
-        let mut session = self.opening.open(&self.database)?;
+        let mut session = self.opening.open(&self.database).map_err(|error| self.explained(error))?;
         let table = self.database.table.clone();
         let (channel, is_told) =
             session.within_limits("beginning to listen", move |client| begin(client, &table))?;
         self.channel = channel.ok_or_else(|| {
             let what = format!("table {} does not exist", self.database.table);
-            Error::new(Kind::Configuration, what).with_remedy("create it with: outboxd init")
+            let remedy = format!("create it with: {}", shape::init(&self.database.table));
+            Error::new(Kind::Configuration, what).with_remedy(remedy)
         })?;
         self.session = Some(session);
         Ok(is_told)
+    }
+
+    /// Whether it listens where the outbox is, and not at a `listen_url` of its own.
+    pub fn is_at_outbox(&self) -> bool {
+        !self.has_own_url
+    }
+
+    /// A login that is refused at `listen_url` is not to be looked for in the other address.
+    fn explained(&self, error: Error) -> Error {
+        match error.kind() {
+            Kind::Denied(_) if self.has_own_url => error.with_remedy("check user and password in listen_url"),
+            _ => error,
+        }
     }
 
     /// Waits for messages, at most for `limit`; none when there was none, and 256 at most.

@@ -109,7 +109,8 @@ struct Ear {
 enum Said {
     Hears,
     Deaf,
-    Failed,
+    /// Another kind of it is worth another word: it is mended elsewhere.
+    Failed(Kind),
 }
 
 impl Ear {
@@ -130,7 +131,7 @@ impl Ear {
                     Duration::ZERO
                 }
                 Lost::Failed(error) => {
-                    self.say(Said::Failed, &format!("commits are not heard: {error}"));
+                    self.say(Said::Failed(error.kind()), &format!("commits are not heard: {error}"));
                     PAUSE
                 }
             };
@@ -204,15 +205,20 @@ impl Ear {
                  {TEST_MAX:?}; listening on a new one"
             );
         }
+        let advice = if self.listener.is_at_outbox() {
+            "is a transaction pooler in between? set listen_url to an address that leads to the server directly"
+        } else {
+            "does listen_url lead to the database that database_url leads to, and to the server directly?"
+        };
         format!(
-            "listening on {channel} is of no use: a NOTIFY from another session did not arrive within {TEST_MAX:?}; is a \
-             transaction pooler in between? set listen_url to an address that leads to the server directly"
+            "listening on {channel} is of no use: a NOTIFY from another session did not arrive within {TEST_MAX:?}; \
+             {advice}"
         )
     }
 
     fn say(&mut self, trouble: Said, what: &str) {
         if self.said.replace(trouble) != Some(trouble) {
-            log::warn!("{what}; polling every {:?} meanwhile", self.interval);
+            log::warn!("{what}; polling every {} meanwhile", humantime::format_duration(self.interval));
         } else {
             log::debug!("still: {what}");
         }

@@ -51,3 +51,27 @@ fn a_frozen_listener_does_not_use_up_a_short_grace() {
     signal(frozen, "CONT");
     assert_eq!(ended.code, Some(0), "after {:?}: {ended:?}", told.elapsed());
 }
+
+#[test]
+fn what_is_wrong_with_listen_url_is_said_of_listen_url() {
+    let mut world = super::world();
+    let url = world.database.url.clone();
+    let other = Servers::shared().database_from("notifying", init_notify);
+    let nobody = url.replacen("postgres://postgres@", "postgres://nobody:hunter2@", 1);
+    for (listen_url, expected) in [
+        (&nobody, "check user and password in listen_url; polling every 1h meanwhile"),
+        (&other.url, "does listen_url lead to the database that database_url leads to"),
+    ] {
+        let mut relay = world.start(&[&WOKEN[..], &["--listen-url", listen_url]].concat());
+        relay.wait_for_line(expected, DEADLINE);
+        let (_, log) = relay.output();
+        assert!(!log.contains("hunter2") && !log.contains(HEARD), "{log}");
+    }
+    let mut relay = world.start(&[&WOKEN[..], &["--table", "no_such"]].concat());
+    relay.wait_for_line(
+        "commits are not heard: table no_such does not exist: create it with: outboxd init --table",
+        DEADLINE,
+    );
+    let queue = world.queue();
+    write(&mut world, &queue);
+}
