@@ -1,6 +1,7 @@
 -- Opt-in (`init --notify`): tells the relays that listen of each statement that wrote events, at its commit. The channel
--- is named after the table's oid, so that it holds for any name and schema. NOTIFY takes a lock of the whole database
--- for the time of the commit: see the README for what that costs writers. Applied again, it replaces itself.
+-- is named after the table's oid, so that it holds for any name and schema. NOTIFY takes a lock of the whole server, all
+-- of its databases, for the time of the commit: see the README for what that costs writers. A transaction that has told
+-- cannot be prepared for a two-phase commit. Applied again, it replaces itself.
 
 create or replace function {notify}() returns trigger
 language plpgsql

@@ -225,6 +225,10 @@ fn who_listens_sends_at_once_unless_told_otherwise() {
     let direct = "postgres://u:hunter2@direct/app";
     let config = read(&[listen.clone(), (file(2), "listen_url", direct)]).unwrap();
     assert_eq!(config.listen_url.map(|it| it.expose().to_owned()).as_deref(), Some(direct));
+    let (as_toml_has_it, _) = parse_toml("listen = true", "o.toml").unwrap();
+    assert_eq!(as_toml_has_it[0].value, "true");
+    assert_eq!(age(&[(file(1), "listen", "true")]), 0);
+    assert_eq!(age(&[(file(1), "listen", "false")]), 30);
     let wrong =
         problems(&[(Origin::Flag, "--listen", "yes"), (file(3), "listen_url", "mysql://u:hunter2@h")]);
     assert!(wrong.contains("--listen \"yes\": expected on or off"), "{wrong}");

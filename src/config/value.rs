@@ -41,11 +41,11 @@ pub(super) fn or_none<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> O
     }
 }
 
-/// `on` or `off`.
+/// `on` or `off`, or as TOML writes them.
 pub(super) fn switch(text: &str) -> Option<bool> {
     match text.trim() {
-        "on" => Some(true),
-        "off" => Some(false),
+        "on" | "true" => Some(true),
+        "off" | "false" => Some(false),
         _ => None,
     }
 }

@@ -12,10 +12,15 @@ use crate::error::{Error, Kind, Result, Server};
 use super::failure::failure;
 use super::notify;
 use super::session::{Opening, Session};
+use super::shape;
 use super::sql::{CHANNEL, NOTIFY, UNLISTEN, listen, quoted, quoted_table};
 
 /// What a session that listens may take beyond the time for which it is to wait.
 const SLACK: Duration = Duration::from_secs(5);
+
+/// The most messages that one wait returns. They are someone else's too, up to 8,000 bytes each, and may come faster than
+/// they are read; what is left is returned by the next.
+const MESSAGES_MAX: usize = 256;
 
 /// Whoever wants to hear of commits. It has one session at most that listens, and opens another for each test.
 pub struct Listener {
@@ -23,6 +28,8 @@ pub struct Listener {
     database: Database,
     /// Where events are written, and tests are sent from.
     writers: Database,
+    /// Whether the two differ.
+    has_own_url: bool,
     session: Option<Session>,
     channel: String,
     opening: Opening,
@@ -36,6 +43,7 @@ impl Listener {
         Self {
             database: Database { url, ..database.clone() },
             writers: database.clone(),
+            has_own_url: listen_url.is_some(),
             session: None,
             channel: String::new(),
             opening: Opening::default(),
@@ -54,19 +62,33 @@ impl Listener {
     /// The database cannot be reached, or refuses: a standby does. There is no such table.
     pub fn open(&mut self) -> Result<bool> {
         self.session = None;
-        let mut session = self.opening.open(&self.database)?;
+        let mut session = self.opening.open(&self.database).map_err(|error| self.explained(error))?;
         let table = self.database.table.clone();
         let (channel, is_told) =
             session.within_limits("beginning to listen", move |client| begin(client, &table))?;
         self.channel = channel.ok_or_else(|| {
             let what = format!("table {} does not exist", self.database.table);
-            Error::new(Kind::Configuration, what).with_remedy("create it with: outboxd init")
+            let remedy = format!("create it with: {}", shape::init(&self.database.table));
+            Error::new(Kind::Configuration, what).with_remedy(remedy)
         })?;
         self.session = Some(session);
         Ok(is_told)
     }
 
-    /// Waits for messages, at most for `limit`; none when there was none.
+    /// Whether it listens where the outbox is, and not at a `listen_url` of its own.
+    pub fn is_at_outbox(&self) -> bool {
+        !self.has_own_url
+    }
+
+    /// A login that is refused at `listen_url` is not to be looked for in the other address.
+    fn explained(&self, error: Error) -> Error {
+        match error.kind() {
+            Kind::Denied(_) if self.has_own_url => error.with_remedy("check user and password in listen_url"),
+            _ => error,
+        }
+    }
+
+    /// Waits for messages, at most for `limit`; none when there was none, and 256 at most.
     ///
     /// # Errors
     /// The session is gone: what was told meanwhile is not heard any more.
@@ -129,7 +151,7 @@ fn hear(client: &mut Client, limit: Duration, what: &str) -> Result<Vec<String>>
     let first = client.notifications().timeout_iter(limit).next().map_err(failed)?;
     heard.extend(first.map(|it| it.payload().to_owned()));
     // What came along with it.
-    let more: Vec<_> = client.notifications().iter().collect().map_err(failed)?;
+    let more: Vec<_> = client.notifications().iter().take(MESSAGES_MAX - 1).collect().map_err(failed)?;
     heard.extend(more.iter().map(|it| it.payload().to_owned()));
     if client.is_closed() {
         return Err(unavailable(what, "the server closed the session"));

@@ -75,7 +75,8 @@ pub fn init(database: &Database) -> Result<Initialised> {
     apply(database, false)
 }
 
-/// The same, with the trigger that tells relays of commits.
+/// The same, with the trigger that tells relays of commits. Not for writers whose transactions are prepared (two-phase
+/// commit): PostgreSQL refuses that after a NOTIFY.
 ///
 /// # Errors
 /// As [`init`]; a function of the trigger's name is something else.

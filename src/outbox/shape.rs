@@ -175,7 +175,7 @@ pub(super) fn complete(client: &mut Client, begin: &str, table: &TableName) -> R
 }
 
 /// The command that makes the table.
-fn init(table: &TableName) -> String {
+pub(super) fn init(table: &TableName) -> String {
     if table.schema.is_none() && table.name == DEFAULT_TABLE {
         "outboxd init".into()
     } else {

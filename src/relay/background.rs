@@ -118,7 +118,7 @@ impl RelayHandle {
 
     /// Stops it, and waits `limit` for it at most: it finishes or hands back what is in flight, and says goodbye.
     ///
-    /// With nothing in flight that takes milliseconds. Otherwise it waits for the confirms of what is sent, for half of
+    /// With nothing in flight that takes milliseconds, with [`Config::listen`] up to a quarter of a second. Otherwise it waits for the confirms of what is sent, for half of
     /// `grace` (10 s by default) or for `publish_timeout`, whichever is less; a `limit` of `grace` or more lets it end in
     /// order where the servers do.
     pub fn stop(mut self, limit: Duration) -> Stopped {

@@ -32,7 +32,7 @@ const TEST: &str = "test ";
 /// The pause after a try that failed; the first one after it worked is repeated at once.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How long the drop waits for the thread.
+/// How long the drop waits for the thread; less when `grace` is short, which a frozen server must not use up.
 const DROP_MAX: Duration = Duration::from_secs(1);
 
 /// Nudges a [`Stop`] when an event is committed, until it is dropped or the stop is requested.
@@ -43,6 +43,7 @@ const DROP_MAX: Duration = Duration::from_secs(1);
 pub struct WakeUp {
     ended: Stop,
     thread: Option<JoinHandle<()>>,
+    patience: Duration,
 }
 
 impl WakeUp {
@@ -69,14 +70,14 @@ impl WakeUp {
                 }
             })
             .map_err(|error| Error::new(Kind::Internal, format!("starting a thread failed: {error}")))?;
-        Ok(Self { ended, thread: Some(thread) })
+        Ok(Self { ended, thread: Some(thread), patience: DROP_MAX.min(config.grace / 5) })
     }
 }
 
 impl Drop for WakeUp {
     fn drop(&mut self) {
         self.ended.request();
-        let until = Instant::now() + DROP_MAX;
+        let until = Instant::now() + self.patience;
         while self.thread.as_ref().is_some_and(|it| !it.is_finished()) && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
         }
@@ -108,7 +109,8 @@ struct Ear {
 enum Said {
     Hears,
     Deaf,
-    Failed,
+    /// Another kind of it is worth another word: it is mended elsewhere.
+    Failed(Kind),
 }
 
 impl Ear {
@@ -129,7 +131,7 @@ impl Ear {
                     Duration::ZERO
                 }
                 Lost::Failed(error) => {
-                    self.say(Said::Failed, &format!("commits are not heard: {error}"));
+                    self.say(Said::Failed(error.kind()), &format!("commits are not heard: {error}"));
                     PAUSE
                 }
             };
@@ -203,15 +205,20 @@ impl Ear {
                  {TEST_MAX:?}; listening on a new one"
             );
         }
+        let advice = if self.listener.is_at_outbox() {
+            "is a transaction pooler in between? set listen_url to an address that leads to the server directly"
+        } else {
+            "does listen_url lead to the database that database_url leads to, and to the server directly?"
+        };
         format!(
-            "listening on {channel} is of no use: a NOTIFY from another session did not arrive within {TEST_MAX:?}; is a \
-             transaction pooler in between? set listen_url to an address that leads to the server directly"
+            "listening on {channel} is of no use: a NOTIFY from another session did not arrive within {TEST_MAX:?}; \
+             {advice}"
         )
     }
 
     fn say(&mut self, trouble: Said, what: &str) {
         if self.said.replace(trouble) != Some(trouble) {
-            log::warn!("{what}; polling every {:?} meanwhile", self.interval);
+            log::warn!("{what}; polling every {} meanwhile", humantime::format_duration(self.interval));
         } else {
             log::debug!("still: {what}");
         }

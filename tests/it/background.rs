@@ -226,6 +226,7 @@ fn a_drain_goes_on_over_trouble_that_passes() {
 
 const CYCLES: usize = 200;
 const STAGE1_CYCLES: usize = 30;
+const LISTENING_CYCLES: usize = 40;
 const CHILD: &str = "OUTBOXD_TEST_CYCLES";
 
 /// Threads and descriptors are counted in a process of its own, where no other test opens any.
@@ -246,9 +247,9 @@ fn two_hundred_cycles_in_a_child() {
     // Only the test above has it do anything.
     let Ok(urls) = env::var(CHILD) else { return };
     let (database_url, amqp_url) = urls.split_once(' ').unwrap();
-    let cycle = || {
+    let cycle = |listen: bool| {
         let mut config = Config::new(database_url, amqp_url).unwrap();
-        config.interval = NEVER;
+        (config.interval, config.listen) = (NEVER, listen);
         let handle = Relay::start(config).unwrap();
         has_ticked(&handle);
         assert!(matches!(handle.stop(DEADLINE), Stopped::Ended(_)));
@@ -271,10 +272,12 @@ fn two_hundred_cycles_in_a_child() {
             before = now;
         }
     };
-    cycle();
+    cycle(false);
+    cycle(true);
     stage1_cycle();
     let first = at_rest();
-    (0..CYCLES).for_each(|_| cycle());
+    (0..CYCLES).for_each(|_| cycle(false));
+    (0..LISTENING_CYCLES).for_each(|_| cycle(true));
     (0..STAGE1_CYCLES).for_each(|_| stage1_cycle());
     let last = at_rest();
     let (threads, descriptors) = (last.0.saturating_sub(first.0), last.1.saturating_sub(first.1));

@@ -113,7 +113,7 @@ fn backends(client: &mut Client, state: &str) -> Vec<i32> {
 }
 
 /// Sends a signal to one process of a server that the test started itself.
-fn signal(pid: i32, name: &str) {
+pub fn signal(pid: i32, name: &str) {
     let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap();
     assert!(sent.success(), "kill -s {name} {pid}");
 }

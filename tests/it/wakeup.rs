@@ -8,6 +8,8 @@ use outboxd::relay::{Relay, Stop, WakeUp};
 use crate::harness::{Database, Pooler, Proc, Servers, wait_until};
 use crate::world::{DEADLINE, OUTBOXD, World};
 
+mod trouble;
+
 /// Woken or not at all: no beat comes within a test.
 const WOKEN: [&str; 3] = ["--listen", "--interval", "1h"];
 
