@@ -29,8 +29,9 @@ const TEST_MAX: Duration = Duration::from_secs(5);
 /// What a test's message begins with. Whatever else is told is a commit.
 const TEST: &str = "test ";
 
-/// The pause after a try that failed; the first one after it worked is repeated at once.
+/// The pause after a try that failed, and after one that had worked.
 const PAUSE: Duration = Duration::from_secs(5);
+const PAUSE_HEARD: Duration = Duration::from_millis(500);
 
 /// How long the drop waits for the thread; less when `grace` is short, which a frozen server must not use up.
 const DROP_MAX: Duration = Duration::from_secs(1);
@@ -123,12 +124,12 @@ impl Ear {
                 Lost::Ended => return,
                 Lost::Deaf => {
                     self.say(Said::Deaf, &self.deafness(heard));
-                    if heard { Duration::ZERO } else { TEST_EVERY }
+                    if heard { PAUSE_HEARD } else { TEST_EVERY }
                 }
                 // A connection that was lost is worth no word when the next one works.
                 Lost::Failed(error) if heard => {
                     log::debug!("commits are not heard: {error}; trying again");
-                    Duration::ZERO
+                    PAUSE_HEARD
                 }
                 Lost::Failed(error) => {
                     self.say(Said::Failed(error.kind()), &format!("commits are not heard: {error}"));
