@@ -14,6 +14,7 @@ mod secrets;
 mod settings;
 mod signals;
 mod status;
+mod systemd;
 mod trouble;
 mod watch;
 
@@ -24,6 +25,7 @@ use outboxd::config::Problems;
 
 use args::{Action, Args};
 use exit::Exit;
+use systemd::Manager;
 
 /// Runs the command that `arguments` name.
 pub(crate) fn main(
@@ -65,7 +67,10 @@ fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsStrin
         Action::Enqueue(event) => {
             settings::database(&args.matches, environment).map(|it| enqueue::enqueue(&it, event.clone()))
         }
-        Action::Run => settings::config(&args.matches, environment).map(relay::run),
+        Action::Run => {
+            let manager = Manager::of(&environment, std::process::id());
+            settings::config(&args.matches, environment).map(|it| relay::run(it, manager))
+        }
         Action::Once { dry_run: true } => {
             settings::config(&args.matches, environment).map(|it| preview::preview(&it))
         }

@@ -8,12 +8,13 @@ use outboxd::publisher;
 use outboxd::relay::{Relay, Stop, Tick, Trouble};
 
 use super::exit::Exit;
+use super::systemd::Manager;
 use super::watch::{self, Leaving};
 use super::{logging, print, signals};
 
 /// Relays until it is told to end.
-pub(crate) fn run(config: Config) -> Exit {
-    let Some(stop) = stop_on_signals(&config) else {
+pub(crate) fn run(config: Config, manager: Manager) -> Exit {
+    let Some(stop) = stop_on_signals(&config, &manager) else {
         return Exit::Internal;
     };
     log::info!(
@@ -29,6 +30,10 @@ pub(crate) fn run(config: Config) -> Exit {
         Ok(relay) => relay,
         Err(exit) => return exit,
     };
+    // Whether the servers are there is no matter of the start: a relay waits for them.
+    if let Some(mut watching) = manager.ready(watch::silence_max(config.database.open_timeout)) {
+        relay = relay.observed_by(move |happening| watching.note(happening));
+    }
     let total = relay.run(&stop);
     relay.close();
     logging::info("stopped", &counts(&total));
@@ -58,7 +63,7 @@ pub(crate) fn once(config: Config) -> Exit {
 }
 
 fn relay_once(config: Config, leaving: &mut Leaving) -> Exit {
-    let Some(stop) = stop_on_signals(&config) else {
+    let Some(stop) = stop_on_signals(&config, &Manager::default()) else {
         return Exit::Internal;
     };
     let min_age = humantime::format_duration(config.claim.min_age).to_string();
@@ -93,9 +98,9 @@ fn relay_once(config: Config, leaving: &mut Leaving) -> Exit {
     }
 }
 
-fn stop_on_signals(config: &Config) -> Option<Stop> {
+fn stop_on_signals(config: &Config, manager: &Manager) -> Option<Stop> {
     let stop = Stop::new();
-    match signals::listen(stop.clone(), config.grace) {
+    match signals::listen(stop.clone(), config.grace, manager.clone()) {
         Ok(()) => Some(stop),
         Err(error) => {
             print::error(format_args!("listening for signals failed: {error}"));

@@ -39,6 +39,7 @@ mod payload;
 mod refused;
 mod routing;
 mod stage1;
+mod systemd;
 mod tls;
 mod visibility;
 mod wakeup;
