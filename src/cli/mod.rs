@@ -6,9 +6,11 @@ mod enqueue;
 mod exit;
 mod init;
 mod logging;
+mod once;
 mod operate;
 mod preview;
 mod print;
+mod progress;
 mod relay;
 mod secrets;
 mod settings;
@@ -71,10 +73,10 @@ fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsStrin
             let manager = Manager::of(&environment, std::process::id());
             settings::config(&args.matches, environment).map(|it| relay::run(it, manager))
         }
-        Action::Once { dry_run: true } => {
-            settings::config(&args.matches, environment).map(|it| preview::preview(&it))
-        }
-        Action::Once { dry_run: false } => settings::config(&args.matches, environment).map(relay::once),
+        Action::Once(asked) => settings::config(&args.matches, environment).map(|it| match asked.dry_run {
+            true => preview::preview(&it),
+            false => once::once(it, asked),
+        }),
         Action::Check { json } => Ok(check::check(settings::checked(&args.matches, environment), *json)),
         Action::Status { json } => {
             settings::config(&args.matches, environment).map(|it| status::status(it, *json))

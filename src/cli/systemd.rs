@@ -166,15 +166,14 @@ mod tests {
 
     #[test]
     fn only_a_watchdog_that_waits_for_this_process_is_fed() {
-        let cases: [(&[(&str, &str)], Option<u64>); 6] = [
-            (&[], None),
+        for (variables, seconds) in [
+            (&[][..], None),
             (&[("WATCHDOG_USEC", "2000000")], Some(2)),
             (&[("WATCHDOG_USEC", "2000000"), ("WATCHDOG_PID", "7")], Some(2)),
             (&[("WATCHDOG_USEC", "2000000"), ("WATCHDOG_PID", "8")], None),
             (&[("WATCHDOG_USEC", "0")], None),
             (&[("WATCHDOG_USEC", "2s")], None),
-        ];
-        for (variables, seconds) in cases {
+        ] {
             assert_eq!(manager(variables).watchdog, seconds.map(Duration::from_secs), "{variables:?}");
         }
     }
