@@ -35,6 +35,7 @@ mod operate;
 mod order;
 mod original;
 mod outcomes;
+mod package;
 mod payload;
 mod refused;
 mod routing;

@@ -1,6 +1,6 @@
 //! What systemd sees of a relay that it starts, and the units that it starts it by.
 
-mod units;
+pub mod units;
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

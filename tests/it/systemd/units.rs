@@ -1,12 +1,13 @@
 //! The units in the package.
 
+use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
 use crate::harness::unique;
 use crate::world::OUTBOXD;
 
-pub const UNITS: [&str; 3] = ["outboxd.service", "outboxd-once.service", "outboxd.timer"];
+const UNITS: [&str; 3] = ["outboxd.service", "outboxd-once.service", "outboxd.timer"];
 
 fn analyze(arguments: &[&str]) -> String {
     let output = Command::new("systemd-analyze")
@@ -19,24 +20,30 @@ fn analyze(arguments: &[&str]) -> String {
     said
 }
 
-#[test]
-fn the_units_are_sound_and_leave_the_relay_little_to_do_harm_with() {
+/// Expects the units in a folder to be sound, and to leave the relay little to do harm with, when they start this binary.
+pub fn verify(units: &Path, binary: &Path) {
     let folder = env::temp_dir().join(unique("outboxd-units"));
     fs::create_dir(&folder).unwrap();
     let paths = UNITS.map(|name| {
-        let unit = fs::read_to_string(format!("packaging/{name}")).unwrap();
+        let unit = fs::read_to_string(units.join(name)).unwrap();
         let path = folder.join(name);
         // Where the package puts it there may be none.
-        fs::write(&path, unit.replace("/usr/bin/outboxd", OUTBOXD)).unwrap();
+        fs::write(&path, unit.replace("/usr/bin/outboxd", binary.to_str().unwrap())).unwrap();
         path.to_str().unwrap().to_owned()
     });
     let said = analyze(&["verify", "--man=no", &paths[0], &paths[1], &paths[2]]);
     assert!(!said.contains("outboxd"), "{said}");
     for service in &paths[..2] {
+        // In tenths.
         let said = analyze(&["security", "--offline=true", "--threshold=13", service]);
         assert!(said.contains("exposure level"), "{said}");
     }
     fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_units_are_sound_and_leave_the_relay_little_to_do_harm_with() {
+    verify(Path::new("packaging"), Path::new(OUTBOXD));
 }
 
 /// What systemd starts must be a command line that the binary knows.
