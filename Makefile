@@ -1,7 +1,7 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test demo servers page bench size newest install clean
+.PHONY: help prepare build test demo servers page bench size newest install deb clean
 
 PREFIX ?= /usr/local
 # Where rustup puts cargo, for a shell that was not told.
@@ -53,6 +53,9 @@ newest: ## build with every toolchain at hand, to learn early when one refuses a
 install: build ## install the binary; PREFIX and DESTDIR say where
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 "$${CARGO_TARGET_DIR:-target}/release/outboxd" "$(DESTDIR)$(PREFIX)/bin/outboxd"
+
+deb: build ## build a Debian package of the release binary, and say where it is
+	@sh packaging/deb.sh
 
 clean: ## remove what was built
 	$(CARGO) clean

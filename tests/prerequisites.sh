@@ -46,6 +46,9 @@ has openssl || need "the openssl program" openssl
 has setpriv || need "setpriv" util-linux
 [ "${1:-}" != page ] || has chromium || need "the Chromium browser" "chromium fonts-dejavu-core"
 has promtool || need "promtool" prometheus
+has systemd-analyze || need "systemd-analyze" systemd
+has dpkg-deb && has strip || need "dpkg-deb and strip" "dpkg binutils"
+has script || need "script" bsdutils
 
 # A folder's name is in PATH only after the next login, so rustup's own folder is looked at too.
 if ! has cargo && [ ! -x "${CARGO_HOME:-${HOME:-/root}/.cargo}/bin/cargo" ]; then

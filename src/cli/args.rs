@@ -8,9 +8,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use outboxd::config::{Group, SETTINGS, Setting};
 
+use super::check;
 use super::enqueue::{self, Enqueue};
+use super::once::{self, Once};
 use super::operate::{self, Operate};
-use super::{check, preview};
 
 /// A command line that was understood.
 #[derive(Debug)]
@@ -38,10 +39,7 @@ pub(crate) enum Action {
     /// Relays until it is told to end.
     Run,
     /// Relays what is due and ends.
-    Once {
-        /// Only says what it would do.
-        dry_run: bool,
-    },
+    Once(Once),
     /// Looks at everything that could keep events from being sent.
     Check {
         /// As JSON.
@@ -97,7 +95,7 @@ fn action(name: &str, matches: &ArgMatches) -> Option<Action> {
             notify: matches.get_flag("notify"),
         },
         "run" => Action::Run,
-        "once" => Action::Once { dry_run: preview::is_asked_for(matches) },
+        "once" => Action::Once(once::read(matches)),
         "check" => Action::Check { json: matches.get_flag("json") },
         "enqueue" => Action::Enqueue(enqueue::read(matches)?),
         "status" => Action::Status { json: matches.get_flag("json") },
@@ -124,7 +122,7 @@ fn command() -> Command {
         )
         .arg(verbose.help("log ticks and retries, too; wins over RUST_LOG"))
         .args(SETTINGS.iter().filter(|it| it.group == Group::Log).map(|it| flag(it).global(true)))
-        .subcommands([init(), check::command(), run(), once(), enqueue::command(), status()])
+        .subcommands([init(), check::command(), run(), once_command(), enqueue::command(), status()])
         .subcommands(operate::commands())
         .after_help(
             "Examples:\n  \
@@ -159,13 +157,15 @@ fn run() -> Command {
     )
 }
 
-fn once() -> Command {
+fn once_command() -> Command {
     let mut names = all();
     names.retain(|name| !["interval", "listen", "listen_url", "metrics_addr"].contains(name));
-    settings(Command::new("once"), &names)
+    once::flags(settings(Command::new("once"), &names))
         .about("Relay everything that is due, then end: for cron")
-        .arg(preview::flag())
-        .after_help(examples("outboxd once --config /etc/outboxd.toml", "outboxd once -v --min-age 0s"))
+        .after_help(examples(
+            "outboxd once --config /etc/outboxd.toml",
+            "outboxd once --max-duration 50s --json",
+        ))
 }
 
 fn status() -> Command {
@@ -250,12 +250,21 @@ mod tests {
 
     #[test]
     fn commands_say_what_to_do() {
-        let cases: [(&[&str], Action); 9] = [
+        let cases: [(&[&str], Action); 10] = [
             (&["init"], Action::Init { print: false, inbox: false, notify: false }),
             (&["init", "--print", "--notify"], Action::Init { print: true, inbox: false, notify: true }),
             (&["run"], Action::Run),
-            (&["-v", "once", "--workers", "1"], Action::Once { dry_run: false }),
-            (&["once", "--dry-run"], Action::Once { dry_run: true }),
+            (&["-v", "once", "--workers", "1"], Action::Once(Once::default())),
+            (&["once", "--dry-run"], Action::Once(Once { dry_run: true, ..Once::default() })),
+            (
+                &["once", "--max-duration", "50s", "--max-events=7", "--json"],
+                Action::Once(Once {
+                    dry_run: false,
+                    max_duration: Some(Duration::from_secs(50)),
+                    max_events: Some(7),
+                    json: true,
+                }),
+            ),
             (&["check", "--json"], Action::Check { json: true }),
             (&["status", "--json"], Action::Status { json: true }),
             (
@@ -339,7 +348,7 @@ mod tests {
 
     #[test]
     fn usage_errors_are_told_from_help() {
-        let cases: [(&[&str], bool); 10] = [
+        let cases: [(&[&str], bool); 13] = [
             (&["--help"], false),
             (&["run", "-h"], false),
             (&["help", "once"], false),
@@ -350,6 +359,9 @@ mod tests {
             (&["run", "--workers", "1", "--workers", "2"], true),
             (&["enqueue", "t", "{}", "--delay", "-5s"], true),
             (&["enqueue", "t", "{}", "--delay", "3651d"], true),
+            (&["once", "--max-duration", "0s"], true),
+            (&["once", "--max-events", "0"], true),
+            (&["once", "--dry-run", "--max-events", "1"], true),
         ];
         for (line, expected) in cases {
             assert_eq!(parsed(line).unwrap_err().use_stderr(), expected, "{line:?}");

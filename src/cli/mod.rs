@@ -6,14 +6,17 @@ mod enqueue;
 mod exit;
 mod init;
 mod logging;
+mod once;
 mod operate;
 mod preview;
 mod print;
+mod progress;
 mod relay;
 mod secrets;
 mod settings;
 mod signals;
 mod status;
+mod systemd;
 mod trouble;
 mod watch;
 
@@ -24,6 +27,7 @@ use outboxd::config::Problems;
 
 use args::{Action, Args};
 use exit::Exit;
+use systemd::Manager;
 
 /// Runs the command that `arguments` name.
 pub(crate) fn main(
@@ -65,11 +69,14 @@ fn perform(args: &Args, environment: impl IntoIterator<Item = (OsString, OsStrin
         Action::Enqueue(event) => {
             settings::database(&args.matches, environment).map(|it| enqueue::enqueue(&it, event.clone()))
         }
-        Action::Run => settings::config(&args.matches, environment).map(relay::run),
-        Action::Once { dry_run: true } => {
-            settings::config(&args.matches, environment).map(|it| preview::preview(&it))
+        Action::Run => {
+            let manager = Manager::of(&environment, std::process::id());
+            settings::config(&args.matches, environment).map(|it| relay::run(it, manager))
         }
-        Action::Once { dry_run: false } => settings::config(&args.matches, environment).map(relay::once),
+        Action::Once(asked) => settings::config(&args.matches, environment).map(|it| match asked.dry_run {
+            true => preview::preview(&it),
+            false => once::once(it, asked),
+        }),
         Action::Check { json } => Ok(check::check(settings::checked(&args.matches, environment), *json)),
         Action::Status { json } => {
             settings::config(&args.matches, environment).map(|it| status::status(it, *json))

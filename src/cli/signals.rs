@@ -12,12 +12,13 @@ use signal_hook::low_level;
 
 use super::exit::Exit;
 use super::logging;
+use super::systemd::Manager;
 
 /// Starts listening.
 ///
 /// # Errors
 /// The system refuses a signal handler or a thread.
-pub(crate) fn listen(stop: Stop, grace: Duration) -> io::Result<()> {
+pub(crate) fn listen(stop: Stop, grace: Duration, manager: Manager) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     thread::Builder::new().name("outboxd-signals".into()).spawn(move || {
         let mut signals = signals.forever();
@@ -25,6 +26,7 @@ pub(crate) fn listen(stop: Stop, grace: Duration) -> io::Result<()> {
         let name = low_level::signal_name(signal).unwrap_or("a signal");
         log::info!(signal = name, grace:? = grace; "stopping: finishing or handing back what is in flight");
         stop.request();
+        manager.stopping();
         let timer = thread::Builder::new().name("outboxd-grace".into()).spawn(move || {
             thread::sleep(grace);
             log::error!(grace:? = grace; "still not done after the grace: ending; what was in flight is due again");

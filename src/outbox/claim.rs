@@ -89,6 +89,11 @@ pub struct Claimed {
 }
 
 impl Outbox {
+    /// Has the next claims take at most so many events, whatever `batch_rows` is.
+    pub(crate) fn claim_at_most(&mut self, rows: usize) {
+        self.claim.batch_rows = rows;
+    }
+
     /// Claims due events, up to `batch_rows` and `batch_bytes`. A single event over `batch_bytes` is claimed alone.
     /// Events that were tried within the last `drain_age` are left for the next drain.
     ///
@@ -117,7 +122,7 @@ impl Outbox {
     /// success although the server rolled back.
     fn claim_on(&mut self, mut ready: Ready, scope: &Scope, asked_at: DrainAge) -> Result<Look> {
         let (statements, config) = (Arc::clone(&ready.statements), self.claim.clone());
-        let (scope, rows_max) = (scope.clone(), ready.rows_max);
+        let (scope, rows_max) = (scope.clone(), ready.rows_max.min(config.batch_rows));
         let taken: Taken = ready.session.call("claiming events", move |client| {
             take(client, &statements, &config, scope, asked_at, rows_max)
         })?;

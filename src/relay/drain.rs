@@ -18,6 +18,7 @@ use crate::publisher::{Job, Key, News, Session, State, blocked, lost};
 use super::Stop;
 use super::digest::{Digest, SILENCE_MAX};
 use super::flight::{Flight, Landed, confirms};
+use super::limit::Limit;
 use super::link::Link;
 use super::observer::Happening;
 use super::source::Source;
@@ -46,8 +47,7 @@ pub(super) struct Drain<'a> {
     pub(super) digest: &'a mut Digest,
     pub(super) link: &'a mut Link,
     pub(super) source: &'a mut dyn Source,
-    /// Nothing is claimed after this.
-    pub(super) until: Option<Instant>,
+    pub(super) limit: &'a mut Limit,
     pub(super) tally: Tally,
     pub(super) progress: Progress,
 }
@@ -124,11 +124,13 @@ impl Drain<'_> {
     /// Takes claims while more is due and the workers can use them.
     fn claim(&mut self) -> Result<()> {
         while self.progress.winding_down.is_none() && !self.is_time_up() && self.has_room() {
+            let rows_max = self.limit.rows(self.config.claim.batch_rows);
+            self.outbox.claim_at_most(rows_max);
             self.keep_claims(TOUCH);
             let flights = &self.progress.flights;
             let busy: Vec<_> = flights.iter().flat_map(Flight::keys).map(str::to_owned).collect();
-            let (in_flight, keys_max) = (!flights.is_empty(), self.config.claim.batch_rows);
-            let next = self.source.next(self.config.interval, keys_max, in_flight, busy);
+            let in_flight = !flights.is_empty();
+            let next = self.source.next(self.config.interval, rows_max, in_flight, busy);
             let Some(scope) = next else { break };
             let began = Instant::now();
             match self.outbox.claim(&scope, self.progress.started.elapsed()) {
@@ -136,6 +138,7 @@ impl Drain<'_> {
                     let took = began.elapsed();
                     self.source.saw(&scope, &look, took);
                     if let Some(claimed) = &look.claimed {
+                        self.limit.take(count(&claimed.events));
                         self.source.told(Happening::Claimed { events: count(&claimed.events), took });
                     }
                     match look.claimed {
@@ -160,7 +163,7 @@ impl Drain<'_> {
 
     fn is_time_up(&self) -> bool {
         self.progress.started.elapsed() > self.config.interval.clamp(DRAIN_MIN, SILENCE_MAX)
-            || self.until.is_some_and(|until| Instant::now() >= until)
+            || self.limit.is_reached()
     }
 
     fn has_room(&self) -> bool {

@@ -13,6 +13,7 @@ use crate::publisher::{News, Session, State, blocked};
 use super::digest::Digest;
 use super::drain::{Drain, End, Progress};
 use super::health::{Change, Health};
+use super::limit::Limit;
 use super::link::{Contact, Link};
 use super::observer::Happening;
 use super::source::Source;
@@ -42,8 +43,8 @@ pub(super) struct Engine {
     unwritten: Vec<(i64, Receipt)>,
     claims: u64,
     pub(super) health: Health,
-    /// Nothing is claimed after this.
-    pub(super) until: Option<Instant>,
+    /// How much is claimed.
+    pub(super) limit: Limit,
     pub(super) digest: Digest,
     broker: Link,
     database: Link,
@@ -62,7 +63,7 @@ impl Engine {
             claims: 0,
             health: Health::default(),
             digest: Digest::default(),
-            until: None,
+            limit: Limit::default(),
             broker: Link::default(),
             database: Link::default(),
         }
@@ -78,6 +79,7 @@ impl Engine {
                 break;
             }
             // What was left over is claimed, and counted, once more.
+            self.limit.give_back(tally.unconfirmed + tally.released);
             tally.claimed -= tally.unconfirmed + tally.released;
             (tally.unconfirmed, tally.released) = (0, 0);
             result = self.drain(stop, source, &mut tally);
@@ -146,7 +148,7 @@ impl Engine {
             digest: &mut self.digest,
             link: &mut self.broker,
             source,
-            until: self.until,
+            limit: &mut self.limit,
             tally: Tally::default(),
             progress: Progress::new(),
         };

@@ -40,6 +40,7 @@ mod engine;
 mod flight;
 mod fold;
 mod health;
+mod limit;
 mod line;
 mod link;
 mod observer;
@@ -73,6 +74,7 @@ pub use wake::WakeUp;
 use drain::End;
 use engine::Engine;
 use health::Change;
+use limit::Limit;
 use observer::{Observer, Watched};
 use retention::Retention;
 use walk::Walk;
@@ -90,7 +92,8 @@ pub struct Tick {
     pub tally: Tally,
     /// Whether it was asked to stop before nothing was due any more.
     pub stopped: bool,
-    /// Whether its time was over before nothing was due any more: the next one goes on. Only a drain leaves it so.
+    /// Whether its time was over before nothing was due any more: the next one goes on. Only a drain leaves it so, and a
+    /// tick within bounds.
     pub more: bool,
     /// What else ended it early. Nothing is lost by it: whatever was not settled is due again.
     pub trouble: Option<Trouble>,
@@ -236,14 +239,25 @@ impl Relay {
     /// It has no other limit: whoever writes faster than it sends keeps it busy. It is the host's to wait between ticks,
     /// also while there is [trouble](Tick::trouble), of which it logs nothing.
     pub fn tick(&mut self, stop: &Stop) -> Tick {
+        self.tick_within(stop, None, None)
+    }
+
+    /// The same, but it claims nothing once `time` is over, and at most `events` events; what is in flight then is
+    /// finished. [`Tick::more`] says that it ended for one of these.
+    ///
+    /// An event that is claimed a second time, because its connection was lost before it was sent, counts once.
+    pub fn tick_within(&mut self, stop: &Stop, time: Option<Duration>, events: Option<u64>) -> Tick {
+        self.engine.limit = Limit::new(time, events);
         let mut total = Tally::default();
-        loop {
+        let tick = loop {
             let (tick, _) = self.beat(stop);
             total += tick.tally;
-            if !tick.more {
-                return Tick { tally: total, ..tick };
+            if !tick.more || self.engine.limit.is_reached() {
+                break Tick { tally: total, ..tick };
             }
-        }
+        };
+        self.engine.limit = Limit::default();
+        tick
     }
 
     /// Ticks until nothing is due, also over trouble that passes; claims nothing after `limit`, or once `stop` is
@@ -251,10 +265,9 @@ impl Relay {
     ///
     /// The last tick's trouble, if it is in any still, and what all of them did.
     pub fn drain(&mut self, stop: &Stop, limit: Duration) -> Tick {
-        let until = deadline::after(limit);
-        self.engine.until = Some(until);
-        let tick = self.drain_until(stop, until);
-        self.engine.until = None;
+        self.engine.limit = Limit::new(Some(limit), None);
+        let tick = self.drain_until(stop, self.engine.limit.until().unwrap_or_else(Instant::now));
+        self.engine.limit = Limit::default();
         tick
     }
 

@@ -7,6 +7,8 @@ mod configuration;
 mod enqueue;
 mod exits;
 mod help;
+mod once;
+mod progress;
 mod status;
 mod unusable;
 

@@ -20,7 +20,7 @@ use outboxd::config::LogFormat;
 use format::{Style, dropped};
 use queue::{Queue, write_until_taken};
 
-use super::print;
+use super::{print, progress};
 
 /// The clients of both servers. Their own lines say nothing that ours do not, and can hold payloads and passwords:
 /// not written, whatever `RUST_LOG` says.
@@ -55,7 +55,10 @@ pub(crate) fn start(verbose: u8) {
         loop {
             let line = lines.next();
             // A reader that went away is no reason to fail.
-            let _ = write_until_taken(&mut io::stderr().lock(), &line);
+            let mut out = io::stderr().lock();
+            progress::clear(&mut out);
+            let _ = write_until_taken(&mut out, &line);
+            drop(out);
             lines.taken();
         }
     });

@@ -62,7 +62,11 @@ pub(super) fn purge(outbox: &mut Outbox, retention: Option<Duration>, asked: &Pu
         Err(error) => return report::failed(&error),
     };
     let mut kept = 0;
-    let result = outbox.purge(&purge, |so_far| report::note("purge", so_far, &mut kept));
+    let progress = report::show("purged", asked.dry_run, |go_on| {
+        outbox.purge(&outbox::Purge { dry_run: true, ..purge.clone() }, go_on)
+    });
+    let result = outbox.purge(&purge, |so_far| report::note("purge", so_far, &mut kept, progress.as_ref()));
+    drop(progress);
     let left = result.as_ref().map(|changes| named.left(changes, why_left)).unwrap_or_default();
     let words = report::Words {
         command: "purge",

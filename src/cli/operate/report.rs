@@ -1,6 +1,6 @@
 //! Events and what was changed about them, for people and for programs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outboxd::error::{Error, Result};
 use outboxd::outbox::{Changes, Listed};
@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 
 use super::super::exit::Exit;
 use super::super::print;
+use super::super::progress::{self, Progress, Total};
+
+/// How long a command counts what it has to do before it begins, for the line that shows how far it is.
+const COUNT_MAX: Duration = Duration::from_secs(1);
 
 /// How a command speaks of itself.
 pub(super) struct Words {
@@ -28,10 +32,38 @@ pub(super) fn usage(problem: &str) -> Exit {
 }
 
 /// Logs a batch. What was done is kept, in case the next one fails.
-pub(super) fn note(command: &str, so_far: &Changes, kept: &mut u64) -> bool {
+pub(super) fn note(command: &str, so_far: &Changes, kept: &mut u64, progress: Option<&Progress>) -> bool {
+    if let Some(progress) = progress {
+        progress.count().set(so_far.changed);
+    }
     log::debug!("{command}: {} events so far, {} matched", so_far.changed, so_far.matched);
     *kept = so_far.changed;
     true
+}
+
+/// Shows how far a change is, where somebody looks. How much there is to change, `count` is asked first: a dry run of the
+/// same, which ends when it is told to.
+pub(super) fn show(
+    done: &'static str,
+    dry_run: bool,
+    count: impl FnOnce(&mut dyn FnMut(&Changes) -> bool) -> Result<Changes>,
+) -> Option<Progress> {
+    if dry_run || !progress::is_wanted() {
+        return None;
+    }
+    let (began, mut in_time) = (Instant::now(), true);
+    let counted = count(&mut |_| {
+        in_time = began.elapsed() < COUNT_MAX;
+        in_time
+    });
+    let progress = Progress::start(done)?;
+    match counted.map(|it| it.matched.saturating_sub(it.overdue)) {
+        Ok(count) if in_time => progress.count().is_of(Total::Exactly(count)),
+        Ok(count) => progress.count().is_of(Total::MoreThan(count)),
+        // The change itself will say why.
+        Err(_) => {}
+    }
+    Some(progress)
 }
 
 /// Says what was changed, or would be. `further` sentences and fields are the command's own.

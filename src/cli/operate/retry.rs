@@ -100,7 +100,11 @@ pub(super) fn retry(outbox: &mut Outbox, asked: &Retry) -> Exit {
         Err(error) => return report::failed(&error),
     };
     let mut kept = 0;
-    let result = outbox.retry(&redrive, |so_far| report::note("retry", so_far, &mut kept));
+    let progress = report::show("retried", asked.dry_run, |go_on| {
+        outbox.retry(&Redrive { dry_run: true, ..redrive.clone() }, go_on)
+    });
+    let result = outbox.retry(&redrive, |so_far| report::note("retry", so_far, &mut kept, progress.as_ref()));
+    drop(progress);
     let left =
         result.as_ref().map(|changes| named.left(changes, |it| why_left(asked, it))).unwrap_or_default();
     let mut further = named::sentences(&left);

@@ -79,7 +79,7 @@ pub(super) fn skip(outbox: &mut Outbox, asked: &Skip) -> Exit {
         Err(error) => return report::failed(&error),
     };
     let mut kept = 0;
-    let result = outbox.skip(&skip, |so_far| report::note("skip", so_far, &mut kept));
+    let result = outbox.skip(&skip, |so_far| report::note("skip", so_far, &mut kept, None));
     let (mut further, mut left) = (Vec::new(), Vec::new());
     match &result {
         Ok(changes) if asked.head => further = about_head(outbox, asked, changes),

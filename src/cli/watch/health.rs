@@ -12,7 +12,7 @@ const SILENCE: Duration = Duration::from_secs(150);
 const OPENINGS: u32 = 3;
 
 /// The longest time without a sign of life of a relay that works, in whatever state both servers are.
-pub(super) fn silence_max(open_timeout: Duration) -> Duration {
+pub(crate) fn silence_max(open_timeout: Duration) -> Duration {
     SILENCE + OPENINGS * open_timeout
 }
 

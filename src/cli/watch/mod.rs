@@ -32,6 +32,7 @@ use page::Facts;
 use process::Process;
 use request::Reply;
 
+pub(crate) use health::silence_max;
 pub(crate) use once::Leaving;
 
 /// The numbers, as their writer and their readers share them.
