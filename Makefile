@@ -20,7 +20,7 @@ build: ## build the release binary
 test: prepare ## check format and lints, run all tests against real servers, check the documentation
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
-	$(CARGO) test --locked
+	RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))}" $(CARGO) test --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked
 
 demo: prepare ## show the relay at work on servers of its own
