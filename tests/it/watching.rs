@@ -44,8 +44,9 @@ fn shown_with(world: &World, arguments: &[&str]) -> (Proc, SocketAddr) {
 /// Where a relay says that it can be seen.
 fn address(relay: &mut Proc) -> SocketAddr {
     let line = relay.wait_for_line(" are at http://", DEADLINE);
-    let (_, addr) = line.split_once("http://").unwrap();
-    addr.trim_end_matches('/').parse().unwrap()
+    let (_, url) = line.split_once("http://").unwrap();
+    let (addr, _) = url.split_once('/').unwrap();
+    addr.parse().unwrap()
 }
 
 /// Sends these bytes, and nothing more; everything that comes back.

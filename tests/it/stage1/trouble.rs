@@ -104,7 +104,9 @@ fn a_blocked_a_frozen_and_a_dying_broker_keep_nobody_longer_than_asked() {
 
 #[test]
 fn a_frozen_and_a_restarted_database_keep_nobody_longer_than_asked() {
-    let mut postgres = Postgres::start(&PostgresOptions::default());
+    // What is committed must outlive an immediate shutdown.
+    let config = vec!["synchronous_commit = on".to_owned()];
+    let mut postgres = Postgres::start(&PostgresOptions { config, ..PostgresOptions::default() });
     let database = postgres.database_from("outbox", init);
     let mut world = World::on(database, Servers::shared().amqp_url());
     let queue = world.queue();
