@@ -187,7 +187,9 @@ impl Drain<'_> {
         let (held, free): (Vec<_>, Vec<_>) = chains.into_iter().partition(|it| it.ids.iter().any(is_held));
         chains = free;
         let left: HashSet<i64> = held.into_iter().flat_map(|it| it.ids).collect();
+        let taken = count(&events);
         events.retain(|(event, _)| !left.contains(&event.id) && !is_held(&event.id));
+        self.limit.give_back(taken.saturating_sub(count(&events)));
 
         let mut flight = Flight::new(number, claim, withheld.is_some());
         let jobs = flight.load(events, chains, self.config);
@@ -289,7 +291,8 @@ impl Drain<'_> {
         let any = !complete.is_empty();
         for flight in complete {
             self.source.told(flight.completed());
-            let Landed { claim, settlements, rests, withheld } = flight.land();
+            let Landed { claim, settlements, rests, withheld, left } = flight.land();
+            self.limit.give_back(left);
             let Some(claim) = claim else {
                 self.unwritten.extend(confirms(settlements));
                 continue;

@@ -47,6 +47,8 @@ pub(super) struct Landed {
     pub(super) rests: Vec<Rest>,
     /// Whether the claim had locked events that it might not send.
     pub(super) withheld: bool,
+    /// How many of its events are as they were: those that waited for one of their key.
+    pub(super) left: u64,
 }
 
 impl Flight {
@@ -210,9 +212,11 @@ impl Flight {
     }
 
     pub(super) fn land(self) -> Landed {
+        let left = self.ids.len().saturating_sub(self.settlements.len());
+        let left = u64::try_from(left).unwrap_or(u64::MAX);
         let rests = self.chains.into_iter().map(Chain::rest).collect();
         let settlements = self.settlements.into_iter().map(|(event, it)| (event.id, it)).collect();
-        Landed { claim: self.claim, settlements, rests, withheld: self.withheld }
+        Landed { claim: self.claim, settlements, rests, withheld: self.withheld, left }
     }
 }
 

@@ -53,6 +53,23 @@ fn the_bound_holds_for_events_with_keys_and_for_refused_ones() {
     assert_eq!(world.client.query_one(sql, &[]).unwrap().get::<_, i64>(0), 11);
 }
 
+/// What is handed back with a key whose first event was refused has had no attempt, and leaves room for others.
+#[test]
+fn events_that_are_handed_back_do_not_count() {
+    let mut world = World::new();
+    let (queue, nobody) = (world.queue(), unique("nobody"));
+    let keyed = "clock_timestamp() - interval '1 hour', 'key'";
+    world.insert_with(&nobody, "{}", "created_at, ordering_key", keyed);
+    for _ in 0..10 {
+        world.insert_with(&queue, "{}", "created_at, ordering_key", keyed);
+    }
+    world.insert_many(&queue, 30);
+    let document = summary(&world, &["--max-events", "15"], 75);
+    let found = fields(&document, ["claimed", "published", "failed", "released", "limit"]);
+    assert_eq!(found, [json!(15), json!(14), json!(1), json!(0), json!("max_events")], "{document}");
+    assert_eq!((world.count("PUBLISHED"), world.count("FAILED"), world.count("WAITING")), (14, 1, 26));
+}
+
 #[test]
 fn nothing_is_claimed_once_the_time_is_over() {
     const MANY: i64 = 20_000;
