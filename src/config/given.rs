@@ -187,7 +187,8 @@ impl<'a> Reader<'a> {
             return None;
         };
         let why = match parse(text) {
-            Ok(value) => return Some(value),
+            Ok(value) if setting.secret || !holds_login(text) => return Some(value),
+            Ok(_) => Some(MISPLACED.into()),
             Err(why) => why,
         };
         let subject = self.describe(setting);
@@ -296,7 +297,8 @@ impl<'r, 'a> Keys<'r, 'a> {
             return None;
         };
         let why = match parse(text) {
-            Ok(value) => return Some(value),
+            Ok(value) if !holds_login(text) => return Some(value),
+            Ok(_) => Some(MISPLACED.into()),
             Err(why) => why,
         };
         let origin = entry.map_or(&self.route.origin, |entry| &entry.origin);
@@ -335,6 +337,15 @@ fn malformed(subject: String, why: Option<String>, form: &str) -> Problem {
         Some(why) => Problem::new(subject, format!("{why} (accepted: {form})")),
         None => Problem::new(subject, format!("expected {form}")),
     }
+}
+
+/// In the place of a name it would be shown wherever the name is.
+const MISPLACED: &str = "an address with a password belongs in database_url or amqp_url";
+
+/// Whether a text is an address with a password in it.
+pub(super) fn holds_login(text: &str) -> bool {
+    let login = text.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+    login.is_some_and(|(login, _)| login.contains(':'))
 }
 
 /// Most characters of a value that a problem shows.

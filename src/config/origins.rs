@@ -1,6 +1,6 @@
 //! Where the values that are in effect come from, and which secrets are given where everyone sees them.
 
-use super::given::{Given, Origin, effective, setting_of};
+use super::given::{Given, Origin, effective, holds_login, setting_of};
 use super::libpq::is_libpq_variable;
 use super::setting::{SETTINGS, Setting};
 
@@ -26,8 +26,7 @@ pub fn exposed_flags(given: &[Given]) -> Vec<&'static Setting> {
 
 /// Whether an address, even one that means nothing, may hold a password.
 fn holds_password(text: &str) -> bool {
-    let login = text.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
-    text.contains("password") || login.is_some_and(|(login, _)| login.contains(':'))
+    text.contains("password") || holds_login(text)
 }
 
 #[cfg(test)]

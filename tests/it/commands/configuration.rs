@@ -137,3 +137,32 @@ fn no_problem_with_a_secret_tells_it() {
         ends(78, &["run", &format!("--{flag}={value}")], &[]);
     }
 }
+
+/// In the place of a name it would be shown wherever the name is: in errors, on the page, in what a broker answers.
+#[test]
+fn a_secret_in_the_place_of_any_other_setting_is_refused_and_hidden() {
+    let secret = format!("postgres://app:{PASSWORD}@db/app");
+    let (database, broker) = (no_database(), no_broker());
+    let urls = [("DATABASE_URL", database.as_str()), ("AMQP_URL", &broker)];
+    let others = outboxd::config::SETTINGS.iter().filter(|it| !it.secret);
+    for setting in others {
+        for command in ["run", "check"] {
+            let (flag, variable) = (format!("{}={secret}", setting.flag()), setting.variable());
+            let by_flag = ends(78, &[command, &flag], &urls);
+            let by_variable = ends(78, &[command], &[&urls[..], &[(&variable, &secret)]].concat());
+            for output in [by_flag, by_variable] {
+                assert!(format!("{output:?}").contains("(hidden)"), "{}: {output:?}", setting.name);
+            }
+        }
+    }
+    for key in ["event_type", "exchange", "routing_key", "content_type"] {
+        let mut keys = vec![("event_type", "x"), ("exchange", "x")];
+        keys.retain(|(name, _)| *name != key);
+        keys.push((key, &secret));
+        let keys: Vec<_> = keys.iter().map(|(name, value)| format!("{name} = \"{value}\"")).collect();
+        let world = World::new();
+        world.configure(&format!("[[route]]\n{}", keys.join("\n")));
+        let output = ends(78, &["check", "--config", world.config_path()], &urls);
+        assert!(output.stdout.contains("(hidden)"), "{key}: {output:?}");
+    }
+}
