@@ -12,10 +12,12 @@ pub(crate) fn line(text: impl Display) {
     let _ = writeln!(stdout(), "{text}");
 }
 
-/// An error, with the program's name before it. What was logged before comes before it.
+/// An error, with the program's name before it, in one line whatever a server said. What was logged before comes before
+/// it. For the journal it is as much of an error as those that are logged.
 pub(crate) fn error(text: impl Display) {
     logging::flush();
-    let _ = writeln!(stderr(), "outboxd: {text}");
+    let priority = if logging::writes_to_journal() { "<3>" } else { "" };
+    let _ = writeln!(stderr(), "{priority}outboxd: {}", one_line(&text.to_string()));
 }
 
 /// Control characters as their escapes: what a row holds must not look like another line, or move the cursor.

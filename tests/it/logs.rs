@@ -175,7 +175,14 @@ fn the_journal_gets_priorities_and_keeps_the_time_itself() {
     let mut world = World::new();
     world.insert(&unique("nobody"), "{}");
     // What else runs under the service manager has the variable too, and another standard error.
-    for (is_its, expected) in [(true, "<4>level=warn msg=\"event refused\""), (false, "time=20")] {
+    // What ends a command is as much of an error as what is logged.
+    let wrong = ["once", "--workers", "0"];
+    for (arguments, is_its, code, expected) in [
+        (&["once"][..], true, 75, "<4>level=warn msg=\"event refused\""),
+        (&["once"], false, 75, "time=20"),
+        (&wrong, true, 78, "<3>outboxd: --workers"),
+        (&wrong, false, 78, "outboxd: --workers"),
+    ] {
         world.client.batch_execute("update event_outbox set available_at = null, fail_count = 0").unwrap();
         let (mut journal, stderr) = UnixStream::pair().unwrap();
         let stderr = OwnedFd::from(stderr);
@@ -183,8 +190,8 @@ fn the_journal_gets_priorities_and_keeps_the_time_itself() {
         let stream = format!("{}:{}", file.dev(), if is_its { file.ino() } else { file.ino() + 1 });
         let (urls, stream) = (Urls::of(&world), [("JOURNAL_STREAM", stream.as_str())]);
         let ended =
-            Proc::spawn_onto(Stdio::from(stderr), OUTBOXD, &["once"], &urls.and(&stream)).wait(DEADLINE);
-        assert_eq!(ended.code, Some(75), "{ended:?}");
+            Proc::spawn_onto(Stdio::from(stderr), OUTBOXD, arguments, &urls.and(&stream)).wait(DEADLINE);
+        assert_eq!(ended.code, Some(code), "{ended:?}");
         journal.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let mut told = String::new();
         journal.read_to_string(&mut told).unwrap();

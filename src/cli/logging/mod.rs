@@ -102,7 +102,7 @@ fn is_ours(record: &Record<'_>) -> bool {
 }
 
 /// Whether standard error is a stream of systemd's journal: it is the one that this variable names.
-fn writes_to_journal() -> bool {
+pub(crate) fn writes_to_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     let file = io::stderr().as_fd().try_clone_to_owned().map(File::from);
     file.and_then(|file| file.metadata()).is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))
