@@ -9,7 +9,7 @@ use std::path::Path;
 const READ_MAX: u64 = 256 * 1024;
 
 /// Writes `text` beside the file and renames it into its place. Readers may be other users, so it is readable for
-/// everyone; it holds no secret.
+/// everyone; it holds no secret. A device or a pipe of that name is left alone: `/dev/stdout` is not ours to replace.
 ///
 /// # Errors
 /// Names the file and the reason.
@@ -17,13 +17,21 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Not the collector's suffix, so that it does not read a half; and not another process's name.
     let beside = path.with_file_name(format!("{name}.{}", std::process::id()));
-    let written = write_new(&beside, text).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
+    let written = may_replace(path).and_then(|()| {
+        let written = write_new(&beside, text).and_then(|()| fs::rename(&beside, path));
+        written.inspect_err(|_| drop(fs::remove_file(&beside)))
+    });
     written.map_err(|error| {
         format!("writing metrics_file {} failed: {error}", path.display().to_string().escape_debug())
     })
+}
+
+/// Whether what is there, if anything is, is a file.
+fn may_replace(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => Err(io::Error::other("what is there is not a file")),
+        _ => Ok(()),
+    }
 }
 
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
@@ -41,6 +49,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 
 /// The value of a sample without labels in the text that is there, if there is one.
 pub(super) fn last_value(path: &Path, name: &str) -> Option<f64> {
+    may_replace(path).ok()?;
     let mut text = String::new();
     fs::File::open(path).ok()?.take(READ_MAX).read_to_string(&mut text).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
@@ -70,6 +79,14 @@ mod tests {
         let nowhere = folder.join("none").join("x.prom");
         let error = write(&nowhere, "").unwrap_err();
         assert!(error.contains("none/x.prom failed: No such file"), "{error}");
+        let socket = folder.join("socket");
+        let _kept = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let error = write(&socket, "").unwrap_err();
+        assert!(error.ends_with("failed: what is there is not a file"), "{error}");
+        assert_eq!(
+            (fs::metadata(&socket).unwrap().is_file(), fs::read_dir(&folder).unwrap().count()),
+            (false, 2)
+        );
         fs::remove_dir_all(&folder).unwrap();
     }
 }
