@@ -20,7 +20,7 @@ mod text;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use outboxd::config::Config;
 use outboxd::relay::Relay;
@@ -65,11 +65,7 @@ pub(crate) fn start(config: &Config, relay: Relay) -> Result<Relay, Exit> {
     };
     if let Some(addr) = config.metrics.addr {
         let listener = listen(addr)?;
-        let look = Look {
-            shared: shared.clone(),
-            facts: Facts::of(config),
-            silence_max: health::silence_max(config.database.open_timeout),
-        };
+        let look = Look { shared: shared.clone(), facts: Facts::of(config) };
         serve::start(listener, move |path| look.at(path)).map_err(no_thread)?;
     }
     gather::start(&shared, config).map_err(no_thread)?;
@@ -102,7 +98,6 @@ fn listen(addr: SocketAddr) -> Result<TcpListener, Exit> {
 struct Look {
     shared: Shared,
     facts: Facts,
-    silence_max: Duration,
 }
 
 impl Look {
@@ -123,7 +118,7 @@ impl Look {
                 content_type: text::CONTENT_TYPE,
                 body: text::of_run(&numbers, &Process::read()),
             },
-            "/healthz" => verdict(health::illness(&numbers, self.silence_max, Instant::now())),
+            "/healthz" => verdict(health::illness(&numbers, self.facts.silence_max, Instant::now())),
             "/readyz" => verdict(health::unreadiness(&numbers)),
             _ => Reply::plain(404, "there are /, /metrics, /healthz and /readyz"),
         }

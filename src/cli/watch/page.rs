@@ -13,8 +13,10 @@ use outboxd::config::Config;
 use outboxd::outbox::{self, BlockedKey, DEPTH_MAX};
 use outboxd::publisher;
 
+use super::health;
 use super::numbers::{Failure, Numbers, Standing};
 use plot::Plot;
+use verdict::Verdict;
 use words::{ago, clock, count, escape, rate, shell, time};
 
 const STYLE: &str = include_str!("page/style.css");
@@ -32,6 +34,8 @@ pub(super) struct Facts {
     database: String,
     broker: String,
     interval: Duration,
+    /// How long the relay may be silent.
+    pub(super) silence_max: Duration,
 }
 
 impl Facts {
@@ -41,22 +45,26 @@ impl Facts {
             database: outbox::describe(&config.database),
             broker: publisher::describe_url(config.broker.url.expose()),
             interval: config.interval,
+            silence_max: health::silence_max(config.database.open_timeout),
         }
     }
 }
 
 /// The page as things stand now.
 pub(super) fn html(facts: &Facts, numbers: &Numbers) -> String {
-    let page = Page { facts, numbers, now: SystemTime::now() };
+    let illness = health::illness(numbers, facts.silence_max, Instant::now());
+    let now = SystemTime::now();
+    let verdicts = verdict::of(numbers, illness.as_ref(), now);
+    let page = Page { facts, numbers, now };
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"refresh\" content=\"{REFRESH_S}\">\n<meta name=\"robots\" content=\"noindex\">\n\
          <link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          {header}\n{verdicts}\n{servers}\n{backlog}\n{plots}\n{keys}\n{failures}\n{footer}\n</main>\n</body>\n</html>\n",
-        title = verdict::title(&verdict::of(numbers, page.now)),
+        title = verdict::title(&verdicts),
         header = page.header(),
-        verdicts = page.verdicts(),
+        verdicts = shown(&verdicts),
         servers = page.servers(),
         backlog = page.backlog(),
         plots = page.plots(),
@@ -82,21 +90,6 @@ impl Page<'_> {
             version = env!("CARGO_PKG_VERSION"),
             now = clock(self.now, self.now),
         )
-    }
-
-    fn verdicts(&self) -> String {
-        let mut html = String::new();
-        for it in verdict::of(self.numbers, self.now) {
-            let _ =
-                write!(html, "<section class=\"verdict {}\"><b>{}</b>", it.level.class(), escape(&it.text));
-            if let Some(why) = &it.why {
-                let _ = write!(html, "<p>{}</p>", escape(why));
-            }
-            html += "<div class=\"commands\">";
-            it.commands.iter().for_each(|line| html += &command(line));
-            html += "</div></section>";
-        }
-        html
     }
 
     fn servers(&self) -> String {
@@ -279,6 +272,20 @@ impl Page<'_> {
          <code>/readyz</code>.</p></footer>"
             .into()
     }
+}
+
+fn shown(verdicts: &[Verdict]) -> String {
+    let mut html = String::new();
+    for it in verdicts {
+        let _ = write!(html, "<section class=\"verdict {}\"><b>{}</b>", it.level.class(), escape(&it.text));
+        if let Some(why) = &it.why {
+            let _ = write!(html, "<p>{}</p>", escape(why));
+        }
+        html += "<div class=\"commands\">";
+        it.commands.iter().for_each(|line| html += &command(line));
+        html += "</div></section>";
+    }
+    html
 }
 
 fn command(line: &str) -> String {

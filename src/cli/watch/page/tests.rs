@@ -65,6 +65,17 @@ fn a_relay_that_is_well_says_so() {
     assert!(html(&facts(), &Numbers::new()).contains("The first tick has not ended yet"));
 }
 
+/// What it shows is old then, however well it looks.
+#[test]
+fn a_relay_that_is_stuck_is_not_called_well() {
+    let facts = Facts { silence_max: Duration::ZERO, ..facts() };
+    let page = html(&facts, &numbers());
+    for text in ["<title>outboxd: trouble</title>", "The relay is stuck", "no sign of life for 0 s"] {
+        assert!(page.contains(text), "{text:?} in {page}");
+    }
+    assert!(!page.contains("All is well"), "{page}");
+}
+
 #[test]
 fn what_is_wrong_is_said_with_the_commands_to_run() {
     let mut numbers = numbers();

@@ -51,9 +51,14 @@ impl Verdict {
     }
 }
 
-/// Everything that is to be said; at least one thing.
-pub(super) fn of(numbers: &Numbers, now: SystemTime) -> Vec<Verdict> {
+/// Everything that is to be said; at least one thing. `illness` is why the relay is not alive, if it is not: whatever else
+/// is shown is then as old as that.
+pub(super) fn of(numbers: &Numbers, illness: Option<&String>, now: SystemTime) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
+    if illness.is_some() {
+        let text = "The relay is stuck: end it and start it again, nothing is lost by that";
+        verdicts.push(Verdict::new(Level::Bad, text).because(illness));
+    }
     let figures = numbers.figures.as_ref().filter(|it| !it.is_stale());
     let lasts =
         |since: Option<SystemTime>| since.map_or(String::new(), |at| format!(" for {}", ago(at, now)));
