@@ -64,6 +64,7 @@ fn the_alerts_are_rules_and_fire_when_they_should() {
         - {series: outboxd_blocked_keys, values: '0+0x90'}\n    alert_rule_test:\n";
     // Each with a series that makes it fire.
     let firing = [
+        ("OutboxdGone", "up{job=\"outboxd\"}", "0+0x90", ""),
         ("OutboxdLagging", "outboxd_oldest_due_age_seconds", "400+0x90", ""),
         ("OutboxdNoSuccess", "outboxd_last_success_timestamp_seconds", "0+0x90", ""),
         ("OutboxdServerDown", "outboxd_up{server=\"broker\"}", "0+0x90", "server: broker"),
