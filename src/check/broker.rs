@@ -121,3 +121,18 @@ fn targets(session: &mut Session, routes: &mut [Routed]) -> Result<Vec<Finding>>
     }
     Ok(findings)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn what_is_no_rabbitmq_is_warned_of() {
+        for (product, expected) in [("RabbitMQ", State::Ok), ("LavinMQ", State::Warning)] {
+            let found = version(&BrokerInfo { product: product.into(), version: "4.1.0".into() });
+            assert_eq!(found.state, expected, "{found:?}");
+            assert!(found.text.contains("4.1.0"), "{found:?}");
+        }
+    }
+}
