@@ -51,9 +51,10 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error of this kind; `what` says in one lower-case line what failed on which object, and why.
+    /// An error of this kind; `what` says in one lower-case line what failed on which object, and why. Where a server's
+    /// words are more than a line, or hold what moves a cursor, they are written as escapes.
     pub(crate) fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), remedy: None }
+        Self { kind, what: in_one_line(what.into()), remedy: None }
     }
 
     /// Adds what the operator can do.
@@ -100,3 +101,29 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+fn in_one_line(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_whatever_a_server_says() {
+        let error = Error::new(Kind::Configuration, "settling failed: né\n2026 level=error \u{1b}[31m");
+        assert_eq!(error.to_string(), "settling failed: né\\n2026 level=error \\u{1b}[31m");
+        assert_eq!(error.with_remedy("init").to_string().lines().count(), 1);
+    }
+}
