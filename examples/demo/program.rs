@@ -77,7 +77,7 @@ impl Relay {
         let done = self.process.wait(DEADLINE);
         output(&done.stderr[self.shown..]);
         let last = done.stderr.lines().last().unwrap_or_default();
-        assert!(last.contains("ended;"), "the relay says goodbye");
+        assert!(last.contains("msg=stopped "), "the relay says goodbye");
         assert_eq!(done.code, Some(0), "the relay's exit code");
         output("exit code 0");
     }
