@@ -42,11 +42,9 @@ install -m 644 packaging/outboxd.cron "$doc/examples"
 
 # The Apache licence is on every Debian system.
 {
-    printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\n'
-    printf 'Files: *\n%s\nLicense: Expat or Apache-2.0\n\nLicense: Expat\n' \
-        "$(sed -n 's/^Copyright (c)/Copyright:/p' LICENSE-MIT)"
-    sed -n '/^Permission/,$p' LICENSE-MIT | sed 's/^$/./; s/^/ /'
-    printf '\nLicense: Apache-2.0\n See /usr/share/common-licenses/Apache-2.0.\n'
+    printf 'outboxd may be used under the MIT licence or the Apache License 2.0, as you like.\n\n'
+    cat LICENSE-MIT
+    printf '\nThe Apache License 2.0 is in /usr/share/common-licenses/Apache-2.0.\n'
 } >"$doc/copyright"
 printf 'outboxd (%s) unstable; urgency=medium\n\n  * See README.md, Changes.\n\n -- %s  %s\n' \
     "$version" "$maintainer" "$(LC_ALL=C date -u -R -d "@$epoch")" | gzip -9n >"$doc/changelog.gz"

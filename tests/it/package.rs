@@ -131,7 +131,8 @@ fn the_package_holds_what_it_should_as_it_should() {
     }
     let doc = |name: &str| read(&format!("usr/share/doc/outboxd/{name}"));
     assert!(
-        doc("copyright").contains("\nLicense: Apache-2.0\n") && doc("copyright").contains(" MERCHANTABILITY")
+        doc("copyright").contains("/common-licenses/Apache-2.0.\n")
+            && doc("copyright").contains(" MERCHANTABILITY")
     );
     assert_eq!(doc("README.md"), fs::read_to_string("README.md").unwrap());
     says_its_version(&root.join("usr/bin/outboxd"));
