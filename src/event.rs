@@ -43,6 +43,27 @@ pub struct Event {
     pub last_error: Option<String>,
 }
 
+impl Event {
+    /// An event with nothing but what each must have: never tried, and without anything that is optional.
+    pub fn new(id: i64, event_id: impl Into<String>, event_type: impl Into<String>) -> Self {
+        Self {
+            id,
+            event_id: event_id.into(),
+            event_type: event_type.into(),
+            ordering_key: None,
+            headers: Headers::None,
+            exchange: None,
+            routing_key: None,
+            created_at: None,
+            expires_in: None,
+            over_max_age: false,
+            failed: false,
+            fail_count: 0,
+            last_error: None,
+        }
+    }
+}
+
 /// An event's headers as the table holds them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Headers {

@@ -419,19 +419,11 @@ mod tests {
         assert!(length < 129_899 && largest(131_072).check().is_err());
         let routing = Config::new("postgres://h/d", "amqp://h").unwrap().routing;
         let event = Event {
-            id: 1,
-            event_id: "i".repeat(255),
-            event_type: "t".repeat(255),
-            ordering_key: None,
             headers: Headers::Json(json!({"x": "y".repeat(length)}).to_string()),
-            exchange: None,
-            routing_key: None,
             created_at: Some(1),
             expires_in: Some(Duration::from_secs(3600)),
-            over_max_age: false,
-            failed: false,
-            fail_count: 0,
             last_error: Some("unconfirmed".into()),
+            ..Event::new(1, "i".repeat(255), "t".repeat(255))
         };
         assert!(encode(&event, Payload::Stored(Vec::new()), &routing).is_ok());
     }

@@ -166,7 +166,6 @@ fn backoff(failures: u32, retry: &Retry) -> Duration {
 mod tests {
     use super::*;
     use crate::confirm::{Ledger, Verdict};
-    use crate::event::Headers;
 
     const RETRY: Retry = Retry {
         max_failures: 3,
@@ -176,19 +175,10 @@ mod tests {
 
     fn event(fail_count: u32, last_error: Option<&str>) -> Event {
         Event {
-            id: 1,
-            event_id: "01".into(),
-            event_type: "t".into(),
-            ordering_key: None,
-            headers: Headers::None,
-            exchange: None,
-            routing_key: None,
-            created_at: None,
-            expires_in: None,
-            over_max_age: false,
             failed: fail_count > 0,
             fail_count,
             last_error: last_error.map(Into::into),
+            ..Event::new(1, "01", "t")
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::config::Routing;
 use crate::error::Kind;
-use crate::event::{Event, Headers, Outcome, Payload};
+use crate::event::{Event, Outcome, Payload};
 use crate::message::encode;
 use crate::outbox::EventKind;
 use crate::route::{Destination, Route, Unroutable};
@@ -117,19 +117,10 @@ fn name(route: &Route, number: usize) -> String {
 
 fn event(event_type: &str, key: Option<&str>, exchange: Option<&str>, routing_key: Option<&str>) -> Event {
     Event {
-        id: 0,
-        event_id: "-".into(),
-        event_type: event_type.into(),
         ordering_key: key.map(Into::into),
-        headers: Headers::None,
         exchange: exchange.map(Into::into),
         routing_key: routing_key.map(Into::into),
-        created_at: None,
-        expires_in: None,
-        over_max_age: false,
-        failed: false,
-        fail_count: 0,
-        last_error: None,
+        ..Event::new(0, "-", event_type)
     }
 }
 

@@ -5,19 +5,9 @@ use crate::route::{CONTENT_TYPE, Destination, Pattern, Route, Template, Unroutab
 
 fn event() -> Event {
     Event {
-        id: 1,
-        event_id: "01JD0000000000000000000000".into(),
-        event_type: "order.created".into(),
         ordering_key: Some("order-7".into()),
-        headers: Headers::None,
-        exchange: None,
-        routing_key: None,
         created_at: Some(1_700_000_000),
-        expires_in: None,
-        over_max_age: false,
-        failed: false,
-        fail_count: 0,
-        last_error: None,
+        ..Event::new(1, "01JD0000000000000000000000", "order.created")
     }
 }
 

@@ -80,24 +80,9 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Headers;
 
     fn event(id: i64) -> (Event, Payload) {
-        let event = Event {
-            id,
-            event_id: "01".into(),
-            event_type: "t".into(),
-            ordering_key: Some("k".into()),
-            headers: Headers::None,
-            exchange: None,
-            routing_key: None,
-            created_at: None,
-            expires_in: None,
-            over_max_age: false,
-            failed: false,
-            fail_count: 0,
-            last_error: None,
-        };
+        let event = Event { ordering_key: Some("k".into()), ..Event::new(id, "01", "t") };
         (event, Payload::Missing)
     }
 

@@ -114,21 +114,7 @@ mod tests {
     use crate::message;
 
     fn event() -> Event {
-        Event {
-            id: 1,
-            event_id: "01".into(),
-            event_type: "t".into(),
-            ordering_key: None,
-            headers: Headers::None,
-            exchange: None,
-            routing_key: None,
-            created_at: None,
-            expires_in: None,
-            over_max_age: false,
-            failed: false,
-            fail_count: 0,
-            last_error: None,
-        }
+        Event::new(1, "01", "t")
     }
 
     fn dead(reason: &str) -> Settlement {

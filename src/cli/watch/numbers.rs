@@ -280,21 +280,7 @@ mod tests {
     #[test]
     fn what_is_kept_of_failures_is_bounded() {
         let mut numbers = Numbers::new();
-        let event = Event {
-            id: 1,
-            event_id: "01".into(),
-            event_type: "t".into(),
-            ordering_key: None,
-            headers: outboxd::event::Headers::None,
-            exchange: None,
-            routing_key: None,
-            created_at: None,
-            expires_in: None,
-            over_max_age: false,
-            failed: false,
-            fail_count: 0,
-            last_error: None,
-        };
+        let event = Event::new(1, "01", "t");
         for id in 0..100 {
             let event = Event { id, ..event.clone() };
             let reason = format!("NO_ROUTE {id} {}", "é".repeat(1000));

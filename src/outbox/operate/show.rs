@@ -75,19 +75,14 @@ impl Shown {
     pub fn way(&self, routing: &Routing) -> std::result::Result<Way, String> {
         let listed = &self.listed;
         let event = Event {
-            id: listed.id,
-            event_id: listed.event_id.clone(),
-            event_type: listed.event_type.clone(),
             ordering_key: listed.ordering_key.clone(),
             headers: self.headers.clone(),
             exchange: self.exchange.clone(),
             routing_key: self.routing_key.clone(),
-            created_at: None,
-            expires_in: None,
-            over_max_age: false,
             failed: listed.status == Status::Failed.name(),
             fail_count: u32::try_from(listed.fail_count).unwrap_or(u32::MAX),
             last_error: listed.last_error.clone(),
+            ..Event::new(listed.id, listed.event_id.clone(), listed.event_type.clone())
         };
         let length = self.payload_length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         let payload = match length {
