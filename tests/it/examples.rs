@@ -153,6 +153,14 @@ impl Drop for Demo {
     }
 }
 
+/// The first command of the README. It asserts what it shows, so its exit code says whether all of it was true.
+#[test]
+fn the_demo_runs_to_its_end() {
+    let output = Proc::run(example("demo"), &[], &[], DEADLINE * 2);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains("Both servers and their data are gone."), "{output:?}");
+}
+
 #[test]
 fn the_demos_servers_have_what_the_examples_need_and_end_when_told() {
     let mut demo = Demo::start();
