@@ -171,6 +171,7 @@
 //! what an outcome makes of a row.
 
 pub mod check;
+mod clock;
 pub mod config;
 pub mod confirm;
 pub mod error;

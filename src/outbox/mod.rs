@@ -17,6 +17,7 @@
 mod address;
 mod advice;
 mod append;
+mod ask;
 mod bytes;
 mod claim;
 mod failure;
