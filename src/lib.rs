@@ -183,6 +183,8 @@ pub mod policy;
 pub mod publisher;
 pub mod relay;
 pub mod route;
+#[cfg(test)]
+mod simulated;
 
 pub use event::NewEvent;
 pub use outbox::{Writer, append, append_all, inbox, postgres};

@@ -114,3 +114,6 @@ pub fn login(text: &str) -> (Option<String>, bool) {
 pub fn describe_url(text: &str) -> String {
     url::Address::parse(text).map(|address| address.to_string()).unwrap_or_default()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -320,3 +320,6 @@ impl Relay {
         self.engine.close();
     }
 }
+
+#[cfg(test)]
+mod tests;
