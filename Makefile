@@ -1,9 +1,11 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test demo servers page bench size newest install deb clean
+.PHONY: help prepare build test fuzz demo servers page bench size newest install deb clean
 
 PREFIX ?= /usr/local
+# How long `make fuzz` tries each target, in seconds.
+SECONDS_MAX ?= 60
 # Where rustup puts cargo, for a shell that was not told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -22,6 +24,9 @@ test: prepare ## check format and lints, run all tests against real servers, che
 	$(CARGO) clippy --all-targets --locked -- -D warnings
 	RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))}" $(CARGO) test --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked
+
+fuzz: ## try each fuzz target for SECONDS_MAX seconds (60)
+	@sh fuzz/run.sh "$(SECONDS_MAX)"
 
 demo: prepare ## show the relay at work on servers of its own
 	$(CARGO) build --release --locked

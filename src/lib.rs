@@ -180,6 +180,9 @@ pub mod message;
 mod new_event;
 pub mod outbox;
 pub mod policy;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod properties;
 pub mod publisher;
 pub mod relay;
 pub mod route;

@@ -26,6 +26,9 @@ mod wire;
 pub use desk::News;
 pub use session::{Alarms, BrokerInfo, Session, State, blocked, lost};
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use {amiquip::FieldTable, url::Address, wire::table};
+
 use std::time::{Duration, Instant};
 
 use crate::event::Outcome;
