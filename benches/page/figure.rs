@@ -7,6 +7,7 @@ pub struct Figure {
     name: String,
     measured: String,
     value: f64,
+    unit: String,
     beside: String,
     ratio: Option<f64>,
     spread: String,
@@ -16,7 +17,16 @@ pub struct Figure {
 impl Figure {
     pub fn new(name: impl Into<String>, value: f64, unit: &str) -> Self {
         let (measured, beside, spread) = (with_unit(value, unit), String::new(), String::new());
-        Self { name: name.into(), measured, value, beside, ratio: None, spread, goal: None }
+        Self {
+            name: name.into(),
+            measured,
+            value,
+            unit: unit.into(),
+            beside,
+            ratio: None,
+            spread,
+            goal: None,
+        }
     }
 
     /// What else is to be said of the figure itself.
@@ -46,13 +56,15 @@ impl Figure {
     /// For the ratio where there is one, otherwise for the figure.
     pub fn at_most(self, most: f64) -> Self {
         let reached = self.judged() <= most;
-        self.reaches(format!("at most {most}"), reached)
+        let goal = self.limit(most);
+        self.reaches(format!("at most {goal}"), reached)
     }
 
     /// For the ratio where there is one, otherwise for the figure.
     pub fn at_least(self, least: f64) -> Self {
         let reached = self.judged() >= least;
-        self.reaches(format!("at least {least}"), reached)
+        let goal = self.limit(least);
+        self.reaches(format!("at least {goal}"), reached)
     }
 
     /// A goal of another kind.
@@ -70,6 +82,12 @@ impl Figure {
         };
         let cells = [self.name, self.measured, self.beside, ratio.unwrap_or_default(), goal, met.into()];
         cells.map(|cell| cell.replace('|', "\\|")).into()
+    }
+
+    /// As its goal says it: a ratio has no unit.
+    fn limit(&self, limit: f64) -> String {
+        let unit = if self.ratio.is_none() { self.unit.as_str() } else { "" };
+        format!("{limit} {unit}").trim_end().into()
     }
 
     fn judged(&self) -> f64 {
@@ -99,10 +117,15 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     if unit.is_empty() { number(value) } else { format!("{} {unit}", number(value)) }
 }
 
-/// Three digits or more.
+/// `50,000`.
+pub fn count(number: usize) -> String {
+    self::number(number as f64)
+}
+
+/// Three digits or more, unless it is a whole number.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
-        it if it >= 99.95 || it == 0.0 => 0,
+        it if it >= 99.95 || it.fract() == 0.0 => 0,
         it if it >= 9.995 => 1,
         _ => 2,
     };

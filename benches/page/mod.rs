@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-pub use self::figure::{Figure, median, range, with_unit};
+pub use self::figure::{Figure, count, median, range, with_unit};
 pub use self::machine::Versions;
 
 /// Committed, so that a reader sees figures without measuring.

@@ -14,14 +14,14 @@ use crate::account::{Account, Threads};
 use crate::bare::Bare;
 use crate::cpu;
 use crate::ground::{Ground, OUTBOXD, PAYLOAD_BYTES, QUEUE, payload};
-use crate::page::{Figure, Page, median};
+use crate::page::{Figure, Page, count, median};
 use crate::table::claim_and_settle;
 
 const EVENTS: usize = 50_000;
 const ROUNDS: usize = 5;
 
 /// How often the relay's memory and threads are looked at.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(10);
 
 pub fn measure(ground: &Ground, page: &mut Page) {
     println!("{EVENTS} events of {PAYLOAD_BYTES} bytes, {ROUNDS} interleaved rounds, defaults otherwise");
@@ -59,7 +59,8 @@ fn against_the_parts(rounds: &[Round], page: &mut Page) {
     let rate = |figure: fn(&Round) -> f64| EVENTS as f64 / middle(figure);
     let drain = |against: &str| {
         let name = format!(
-            "drain of {EVENTS} events of {PAYLOAD_BYTES} bytes, from process start to end, against {against}"
+            "drain of {} events of {PAYLOAD_BYTES} bytes, from process start to end, against {against}",
+            count(EVENTS)
         );
         Figure::new(name, middle(|it| it.drain.seconds), "s")
     };
@@ -100,8 +101,14 @@ fn show(account: &Account, page: &mut Page) {
     let share = |seconds: f64| seconds / account.cores * 100.0;
     let mut threads: Vec<_> = account.threads.iter().collect();
     threads.sort_by(|one, other| other.1.total_cmp(one.1));
-    let list = threads.iter().map(|(name, seconds)| format!("{name} {:.1} %", share(**seconds)));
-    let threads = format!("by thread: {}", list.collect::<Vec<_>>().join(", "));
+    let list = threads.iter().map(|(name, seconds)| (name, share(**seconds)));
+    let threads = format!(
+        "by thread: {}",
+        list.filter(|(_, share)| *share >= 0.05)
+            .map(|(name, share)| format!("{name} {share:.1} %"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
     let shares = [
         ("RabbitMQ", account.rabbit, ""),
         ("PostgreSQL, all its processes", account.postgres, ""),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::bare::Bare;
 use crate::ground::{Ground, PAYLOAD_BYTES, QUEUE, amqp_url, payload};
 use crate::harness::{Direction, Proxy};
-use crate::page::{Figure, Page};
+use crate::page::{Figure, Page, count, with_unit};
 
 /// A neighbouring region.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
@@ -35,11 +35,11 @@ fn round_trip(ground: &Ground, page: &mut Page) {
     let rate = EVENTS as f64 / seconds;
     page.add(
         Figure::new(
-            format!("a drain of {EVENTS} events over a round trip of {ROUND_TRIP:?}"),
+            format!("a drain of {} events over a round trip of {ROUND_TRIP:?}", count(EVENTS)),
             rate,
             "events/s",
         )
-        .beside(format!("a bare publisher of one at a time: {one_at_a_time:.0} events/s"))
+        .beside(format!("a bare publisher of one at a time: {}", with_unit(one_at_a_time, "events/s")))
         .ratio(rate / one_at_a_time)
         .at_least(TIMES),
     );
@@ -57,7 +57,7 @@ fn slow_link(ground: &Ground, page: &mut Page) {
     let link = bytes as f64 / LINK_BYTES_PER_SECOND as f64;
     page.add(
         Figure::new(
-            format!("{events}{note} events of {LARGE_BYTES} bytes over a link of 1 MB/s"),
+            format!("{events}{note} events of {} bytes over a link of 1 MB/s", count(LARGE_BYTES)),
             seconds,
             "s",
         )

@@ -6,7 +6,7 @@ use outboxd::outbox::Outbox;
 
 use crate::bare::Bare;
 use crate::ground::{Ground, PAYLOAD_BYTES, payload};
-use crate::page::{Figure, Page, median};
+use crate::page::{Figure, Page, count, median, with_unit};
 use crate::table::walk;
 
 const ROUNDS: usize = 3;
@@ -36,7 +36,7 @@ fn hot_key(ground: &Ground, page: &mut Page) {
         rounds.push((bare, drain));
     }
     let drain = Drains { events: HOT, against: "a bare publisher of one at a time", at_least: 0.5 };
-    page.add(drain.figure(&rounds, &format!("{HOT} events of one key")));
+    page.add(drain.figure(&rounds, &format!("{} events of one key", count(HOT))));
 }
 
 fn hot_key_among_others(ground: &Ground, page: &mut Page) {
@@ -54,7 +54,11 @@ fn hot_key_among_others(ground: &Ground, page: &mut Page) {
     let drain = Drains { events: OTHERS, against: "alone", at_least: 0.7 };
     page.add(drain.figure(
         &rounds,
-        &format!("{OTHERS} events without a key, {HOT} older ones of a hot key beside them"),
+        &format!(
+            "{} events without a key, {} older ones of a hot key beside them",
+            count(OTHERS),
+            count(HOT)
+        ),
     ));
 }
 
@@ -90,9 +94,13 @@ fn stuck_keys(ground: &Ground, page: &mut Page) {
         rounds.push((alone, beside));
     }
     let drain = Drains { events: OTHERS, against: "alone", at_least: 0.7 };
-    let name = format!("{OTHERS} events on 5,000 keys, {STUCK} older ones stuck behind two failed heads");
+    let name = format!(
+        "{} events on 5,000 keys, {} older ones stuck behind two failed heads",
+        count(OTHERS),
+        count(STUCK)
+    );
     page.add(drain.figure(&rounds, &name));
-    let name = format!("an empty claim beside {STUCK} stuck rows");
+    let name = format!("an empty claim beside {} stuck rows", count(STUCK));
     page.add(Figure::new(name, median(claims), "ms").at_most(100.0));
 }
 
@@ -139,7 +147,7 @@ impl Drains {
         let rate = |seconds: fn(&(f64, f64)) -> f64| self.events as f64 / median(rounds.iter().map(seconds));
         let ratios: Vec<f64> = rounds.iter().map(|(against, drain)| against / drain).collect();
         Figure::new(name, rate(|it| it.1), "events/s")
-            .beside(format!("{}: {:.0} events/s", self.against, rate(|it| it.0)))
+            .beside(format!("{}: {}", self.against, with_unit(rate(|it| it.0), "events/s")))
             .ratios(&ratios)
             .at_least(self.at_least)
     }

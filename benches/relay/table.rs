@@ -14,7 +14,7 @@ use postgres::Client;
 
 use crate::ground::{Ground, PAYLOAD_BYTES, database_at};
 use crate::harness::Direction;
-use crate::page::{Figure, Page, median};
+use crate::page::{Figure, Page, count, median, with_unit};
 
 const ROUNDS: usize = 3;
 const EVENTS: usize = 50_000;
@@ -84,7 +84,10 @@ fn server_side_loop(ground: &Ground, page: &mut Page) {
     let ratios: Vec<f64> = rounds.iter().map(|(server, ours)| server / ours).collect();
     page.add(
         Figure::new("claim and settle alone", rate(|it| it.1), "events/s")
-            .beside(format!("the same statements in a loop in the server: {:.0} events/s", rate(|it| it.0)))
+            .beside(format!(
+                "the same statements in a loop in the server: {}",
+                with_unit(rate(|it| it.0), "events/s")
+            ))
             .ratios(&ratios)
             .at_least(0.7),
     );
@@ -214,7 +217,11 @@ fn millions(ground: &Ground, page: &mut Page) {
     client.batch_execute("vacuum analyze event_outbox").unwrap();
     let analysed = claim_ms(ground);
     for (ms, how) in [(never, "never analysed"), (analysed, "analysed")] {
-        let name = format!("a claim of 500 at {waiting} waiting and {published} published, {how}");
+        let name = format!(
+            "a claim of 500 at {} waiting and {} published, {how}",
+            count(waiting as usize),
+            count(published as usize)
+        );
         let beside = format!("at 10,000 waiting: {few:.1} ms");
         page.add(Figure::new(name, ms, "ms").beside(beside).ratio(ms / few).at_most(1.5));
     }
@@ -259,10 +266,11 @@ fn old_snapshot(ground: &Ground, page: &mut Page) {
     let ticks: Vec<f64> = (0..TICKS).map(|_| tick()).collect();
     holder.batch_execute("rollback").unwrap();
     let end = median(ticks[TICKS - 5..].iter().copied());
-    let name = format!("the last of {TICKS} ticks of {PER_TICK} events, while a snapshot is held open");
+    let name =
+        format!("the last of {TICKS} ticks of {} events, while a snapshot is held open", count(PER_TICK));
     page.add(
         Figure::new(name, PER_TICK as f64 / end, "events/s")
-            .beside(format!("before it: {:.0} events/s", PER_TICK as f64 / undisturbed))
+            .beside(format!("before it: {}", with_unit(PER_TICK as f64 / undisturbed, "events/s")))
             .ratio(undisturbed / end)
             .at_least(0.5),
     );

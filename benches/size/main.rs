@@ -28,7 +28,7 @@ use std::{env, fs, thread};
 
 use ground::{DEADLINE, Ground, OUTBOXD, PAYLOAD_BYTES, QUEUE};
 use harness::{Proc, wait_until};
-use page::{Figure, Page, median, range};
+use page::{Figure, Page, count, median, range};
 
 const EVENTS: usize = 50_000;
 const STARTS: usize = 21;
@@ -63,7 +63,7 @@ fn measure(ground: &Ground, page: &mut Page) {
     let (idle, own) = idle(ground);
     let figure = Figure::new("resident memory, idle", idle, "MiB");
     page.add(figure.and(&format!(", {own:.1} MiB of it not shared with files")).at_most(12.0));
-    let name = format!("resident memory, at most in a drain of {EVENTS}");
+    let name = format!("resident memory, at most in a drain of {}", count(EVENTS));
     page.add(Figure::new(name, loaded(ground), "MiB"));
 }
 

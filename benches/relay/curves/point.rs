@@ -23,7 +23,7 @@ const CLAIMS: usize = 9;
 const SECONDS: f64 = 2.0;
 
 /// The first try, and what no machine gets more of.
-const FIRST: usize = 200;
+const FIRST: usize = 1_000;
 const EVENTS_MAX: usize = 40_000;
 const BYTES_MAX: usize = 300_000_000;
 
@@ -95,7 +95,7 @@ fn events(ground: &Ground, load: &Load, way: &Way) -> usize {
         return OF_A_BACKLOG;
     }
     let most = EVENTS_MAX.min(BYTES_MAX / load.payload_bytes);
-    let mut events = FIRST.min(most);
+    let mut events = FIRST.min(most / 3);
     loop {
         ground.fill(events, load.payload_bytes);
         let Drain { seconds, .. } = drain(ground, load, way, events);

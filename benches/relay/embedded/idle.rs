@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::cpu;
 use crate::ground::{DEADLINE, Ground};
 use crate::harness::{Proc, wait_until};
-use crate::page::{Figure, Page};
+use crate::page::{Figure, Page, count};
 
 /// Until the relay has its sessions, and what filling the table has left to do is done.
 const SETTLE_IN: Duration = Duration::from_secs(3);
@@ -30,8 +30,10 @@ pub fn measure(ground: &Ground, page: &mut Page) {
     ];
     for (what, arguments) in figures {
         let (database, relay) = used(ground, arguments);
-        let name =
-            format!("CPU of the database a minute, on an idle table of {rows} published rows{note}: {what}");
+        let name = format!(
+            "CPU of the database a minute, on an idle table of {} published rows{note}: {what}",
+            count(rows as usize)
+        );
         let figure =
             Figure::new(name, database * 60.0, "s").and(&format!(", {:.2} % of one core", database * 100.0));
         let relay = format!("the relay {:.2} s, {:.2} %", relay * 60.0, relay * 100.0);
