@@ -52,8 +52,7 @@ pub struct Page {
 
 impl Page {
     pub fn open(versions: Versions) -> Self {
-        let kept = fs::read_to_string(kept()).ok().and_then(|text| serde_json::from_str(&text).ok());
-        Self { groups: kept.unwrap_or_default(), versions, group: String::new(), rows: Vec::new() }
+        Self { groups: kept(), versions, group: String::new(), rows: Vec::new() }
     }
 
     /// What comes now belongs to this group, whose figures of runs before are forgotten.
@@ -78,9 +77,11 @@ impl Page {
     pub fn end(&mut self) {
         let measured = format!("{}, {}", machine::now(), self.versions);
         let group = json!({ "measured": measured, "rows": std::mem::take(&mut self.rows) });
+        // Another benchmark may have put its own down meanwhile.
+        self.groups = kept();
         self.groups.insert(self.group.clone(), group);
         let text = serde_json::to_string_pretty(&self.groups).unwrap();
-        fs::write(kept(), text).unwrap();
+        fs::write(store(), text).unwrap();
     }
 
     /// Writes the page, and prints it.
@@ -115,6 +116,11 @@ pub fn folder() -> PathBuf {
     folder
 }
 
-fn kept() -> PathBuf {
+/// What was measured so far, by group.
+fn kept() -> Map<String, Value> {
+    fs::read_to_string(store()).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+fn store() -> PathBuf {
     folder().join("figures.json")
 }

@@ -18,6 +18,10 @@ type Brokers = [(String, Vec<Row>)];
 
 const SIZE: (u32, u32) = (920, 260);
 const HEADER: u32 = 34;
+/// A small plot's title above it, and what is written at its marks on its left.
+const TITLE: u32 = 18;
+const MARKS: u32 = 48;
+
 const FONT: &str = "Helvetica, Arial, sans-serif";
 
 /// Of middling lightness, because the background is the page's: white here, nearly black there.
@@ -78,7 +82,7 @@ fn legend(area: &Area, parameter: &Parameter, brokers: &Brokers) -> Result<(), B
     let middle = HEADER as i32 / 2;
     let text = |size: i32| (FONT, size).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
     area.draw(&Text::new(parameter.title, (10, middle), text(19)))?;
-    let mut x = 230;
+    let mut x = 265;
     for ((version, _), colour) in brokers.iter().zip(COLOURS) {
         area.draw(&PathElement::new([(x, middle), (x + 26, middle)], colour.stroke_width(2)))?;
         area.draw(&Circle::new((x + 13, middle), 3, colour.filled()))?;
@@ -96,6 +100,9 @@ fn legend(area: &Area, parameter: &Parameter, brokers: &Brokers) -> Result<(), B
 }
 
 fn plot(area: &Area, panel: &Panel, parameter: &Parameter, brokers: &Brokers) -> Result<(), Box<dyn Error>> {
+    let (above, below) = area.split_vertically(TITLE);
+    let title = (FONT, 15).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+    above.draw(&Text::new(panel.title, (MARKS as i32, TITLE as i32 / 2), title))?;
     let line = |rows: &[Row], figure: fn(&Point) -> f64| -> Vec<(f64, f64)> {
         let rows = rows.iter().filter(|row| row.parameter == parameter.name);
         rows.map(|row| (row.value as f64, figure(&row.point))).collect()
@@ -104,12 +111,11 @@ fn plot(area: &Area, panel: &Panel, parameter: &Parameter, brokers: &Brokers) ->
     let all = figures.flat_map(|figure| brokers.iter().flat_map(move |(_, rows)| line(rows, figure)));
     let y = Axis::of_figures(&all.map(|(_, y)| y).collect::<Vec<_>>());
     let x = Axis::of_steps(parameter.values);
-    let mut chart = ChartBuilder::on(area)
+    let mut chart = ChartBuilder::on(&below)
         .margin_right(14)
-        .margin_top(4)
-        .caption(panel.title, (FONT, 15).into_font().color(&INK))
+        .margin_top(8)
         .x_label_area_size(44)
-        .y_label_area_size(48)
+        .y_label_area_size(MARKS)
         .build_cartesian_2d(x, y)?;
     let small = || (FONT, 14).into_font().color(&INK);
     chart

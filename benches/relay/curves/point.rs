@@ -22,7 +22,7 @@ const CLAIMS: usize = 9;
 /// What a drain is to take, about: little of it is the process's start, and a run ends in this hour.
 const SECONDS: f64 = 2.0;
 
-/// The first try, and what no machine gets more of.
+/// The first try for each relay, which is more than it claims at once, and what no machine gets more of.
 const FIRST: usize = 1_000;
 const EVENTS_MAX: usize = 40_000;
 const BYTES_MAX: usize = 300_000_000;
@@ -95,7 +95,7 @@ fn events(ground: &Ground, load: &Load, way: &Way) -> usize {
         return OF_A_BACKLOG;
     }
     let most = EVENTS_MAX.min(BYTES_MAX / load.payload_bytes);
-    let mut events = FIRST.min(most / 3);
+    let mut events = (FIRST * load.relays).min(most / 3);
     loop {
         ground.fill(events, load.payload_bytes);
         let Drain { seconds, .. } = drain(ground, load, way, events);
