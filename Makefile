@@ -1,7 +1,7 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test fuzz demo servers page bench size newest install deb clean
+.PHONY: help prepare build test fuzz demo servers page matrix bench plots size newest install deb clean
 
 PREFIX ?= /usr/local
 # How long `make fuzz` tries each target, in seconds.
@@ -40,8 +40,21 @@ page: ## take pictures of the status page of a relay with trouble in it
 	$(CARGO) build --release --locked
 	$(CARGO) run --release --example page --locked
 
-bench: prepare ## measure the relay on servers of its own
+matrix: ## run the tests on newer servers, which it fetches (as root); PAIRS, ROOTS and TESTS say which
+	@sh tests/prerequisites.sh matrix
+	@sh tests/matrix.sh
+
+bench: prepare size ## measure the relay, write benches/FIGURES.md and draw benches/plots; NEWER has another RabbitMQ
 	$(CARGO) bench --bench relay --locked
+	@newer="$${NEWER:-$${ROOTS:-$${CARGO_TARGET_DIR:-target}/roots}/sid}"; \
+	if [ -d "$$newer/usr" ]; then \
+		OUTBOXD_TEST_RABBITMQ_ROOT="$$(cd "$$newer" && pwd)" $(CARGO) bench --bench relay --locked -- drain curves; \
+	else \
+		echo "no other RabbitMQ in $$newer: \`make matrix\` fetches one"; \
+	fi
+
+plots: ## draw benches/plots again, of what was measured last
+	$(CARGO) bench --bench relay --locked -- plots
 
 size: prepare ## measure binary, memory, start and crates, without TLS and with it
 	$(CARGO) bench --bench size --locked --no-default-features
