@@ -8,7 +8,8 @@ use percent_encoding::percent_decode_str;
 /// The form that errors show.
 pub(super) const FORM: &str = "expected postgres://user:password@host:port/database";
 
-const ENCODE: &str = "a password with @, / or : in it must be percent-encoded (@ is %40, / is %2F, : is %3A)";
+const ENCODE: &str =
+    "a password with @, /, : or ? in it must be percent-encoded (@ is %40, / is %2F, : is %3A, ? is %3F)";
 
 /// The keywords that are understood. libpq has more; one that is unknown is refused, because what it asks for would not
 /// be done.
