@@ -294,6 +294,8 @@ impl Drain<'_> {
             let Landed { claim, settlements, rests, withheld, left } = flight.land();
             self.limit.give_back(left);
             let Some(claim) = claim else {
+                #[cfg(feature = "mutants")]
+                self.outbox.settle_unclaimed(&settlements);
                 self.unwritten.extend(confirms(settlements));
                 continue;
             };
