@@ -300,6 +300,8 @@ impl Drain<'_> {
                 continue;
             };
             let (claimed, began) = (count(&settlements), Instant::now());
+            #[cfg(feature = "mutants")]
+            let kept = settlements.clone();
             match self.outbox.settle(claim, settlements) {
                 Ok(tally) => {
                     let tally = Tally { claimed, ..tally };
@@ -311,6 +313,8 @@ impl Drain<'_> {
                     self.source.landed(rests, withheld);
                 }
                 Err(LostClaim { error, confirmed }) => {
+                    #[cfg(feature = "mutants")]
+                    self.outbox.settle_unclaimed(&kept);
                     self.unwritten.extend(confirmed);
                     self.fail(error);
                 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use amiquip::{AmqpValue, Connection, ConsumerMessage, ConsumerOptions, Delivery, FieldTable};
+use amiquip::{AmqpValue, Connection, ConsumerMessage, ConsumerOptions, Delivery};
 use crossbeam_channel::RecvTimeoutError;
 use sha2::{Digest, Sha256};
 
@@ -68,7 +68,7 @@ fn session(
 }
 
 fn receipt(queue: &str, delivery: &Delivery) -> Receipt {
-    let headers = delivery.properties.headers().clone().unwrap_or_else(FieldTable::new);
+    let headers = delivery.properties.headers().clone().unwrap_or_default();
     let text = |name: &str| match headers.get(name) {
         Some(AmqpValue::LongString(text)) => Some(text.clone()),
         _ => None,

@@ -53,16 +53,19 @@ pub enum Trouble {
     Swallow,
     SwallowAnswers,
     SwallowRequests,
+    /// Nothing passes, and nothing is lost: all of it arrives in the end.
+    Stall,
     Slow,
     Narrow,
 }
 
-const TROUBLES: [Trouble; 7] = [
+const TROUBLES: [Trouble; 8] = [
     Trouble::Reset,
     Trouble::Refuse,
     Trouble::Swallow,
     Trouble::SwallowAnswers,
     Trouble::SwallowRequests,
+    Trouble::Stall,
     Trouble::Slow,
     Trouble::Narrow,
 ];
@@ -117,6 +120,8 @@ pub struct Injector<'a> {
     pub kinds: Vec<Kind>,
     /// Between two faults, in milliseconds.
     pub pause_ms: (u64, u64),
+    /// How many faults in a hundred outlast the relay's timeouts.
+    pub long_percent: u64,
 }
 
 impl Injector<'_> {
@@ -139,8 +144,11 @@ impl Injector<'_> {
     fn strike(&mut self, kind: Kind) {
         let relay = self.dice.below(RELAYS as u64) as usize;
         // All draws are made before anything is waited for, so that they follow from the seed alone.
-        let (short, long, chance) =
-            (self.dice.between(100, 2000), self.dice.between(1500, 7000), self.dice.fork());
+        let (short, chance) = (self.dice.between(100, 2000), self.dice.fork());
+        let long = match self.dice.percent(self.long_percent) {
+            false => self.dice.between(1500, 6000),
+            true => self.dice.between(6000, 16_000),
+        };
         let (short, long) = (Duration::from_millis(short), Duration::from_millis(long));
         let world = self.world;
         let (relay, start) = match kind {
@@ -310,6 +318,7 @@ fn on_the_road(proxy: &Proxy, trouble: Trouble, time: Duration) {
         Trouble::Swallow => both(&|way| proxy.swallow(way, true)),
         Trouble::SwallowAnswers => proxy.swallow(ToClient, true),
         Trouble::SwallowRequests => proxy.swallow(ToServer, true),
+        Trouble::Stall => both(&|way| proxy.stall(way)),
         Trouble::Slow => both(&|way| {
             proxy.delay(way, Duration::from_millis(200));
             proxy.jitter(way, Duration::from_millis(150));

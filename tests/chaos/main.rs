@@ -47,9 +47,13 @@ use run::{Plan, Verdict};
 const SECONDS: u64 = 60;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let words: Vec<String> = env::args().skip(1).collect();
+    if words.iter().any(|word| word == "--list") {
+        println!("chaos: test");
+        return ExitCode::SUCCESS;
+    }
     let seed = number("SEED").unwrap_or_else(by_chance);
-    match words.first().map(String::as_str) {
+    match words.iter().map(String::as_str).find(|word| !word.starts_with("--")) {
         Some("mutants") => mutants::all(seed),
         // Somebody is looking for another test.
         Some(word) if !"chaos".contains(word) => ExitCode::SUCCESS,

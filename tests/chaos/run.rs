@@ -37,6 +37,7 @@ pub struct Plan {
     /// How many faults there are at a time.
     pub hands: u64,
     pub pause_ms: (u64, u64),
+    pub long_percent: u64,
     pub writer_pause_ms: u64,
     pub poison_percent: u64,
     /// How long all that can go through may take to do so after the faults. What has not by then is stuck.
@@ -53,6 +54,7 @@ impl Plan {
             kinds: Kind::all(),
             hands: 2,
             pause_ms: (200, 1500),
+            long_percent: 20,
             writer_pause_ms: 120,
             poison_percent: 6,
             drain: Duration::from_secs(180),
@@ -113,8 +115,9 @@ fn work(plan: &Plan, world: &World, ledger: &Ledger) -> Millis {
         thread::scope(|hands| {
             for number in 0..plan.hands {
                 let dice = Dice::of(plan.seed, 100 + number);
-                let (kinds, pause_ms, fleet) = (plan.kinds.clone(), plan.pause_ms, &fleet);
-                let injector = Injector { world, fleet, ledger, dice, kinds, pause_ms };
+                let (kinds, fleet) = (plan.kinds.clone(), &fleet);
+                let (pause_ms, long_percent) = (plan.pause_ms, plan.long_percent);
+                let injector = Injector { world, fleet, ledger, dice, kinds, pause_ms, long_percent };
                 hands.spawn(move || injector.run(until));
             }
         });

@@ -202,7 +202,13 @@ impl Writer<'_> {
                 available_s: Some(3600.0),
                 ..Draft::to(KEPT, Fate::GivenUp, number, size).of_type("kept.given_up")
             },
-            96..98 => Draft { expires_s: Some(-1.0), ..Draft::to(KEPT, Fate::Over, number, size) },
+            // Keys with trouble: now and then one that holds back the others until an operator skips it.
+            96 => Draft {
+                routing_key: Some("k".repeat(256)),
+                ..Draft::to(KEPT, Fate::Unsendable, 0, size).of_key(self.troubled())
+            },
+            97 => Draft::to(KEPT, Fate::Kept, 0, size).of_key(self.troubled()),
+            98 => Draft { expires_s: Some(-1.0), ..Draft::to(KEPT, Fate::Over, number, size) },
             _ => Draft {
                 expires_s: Some(self.dice.between(100, 3000) as f64 / 1000.0),
                 ..Draft::to(KEPT, Fate::Brief, number, size)
@@ -210,20 +216,21 @@ impl Writer<'_> {
         }
     }
 
+    fn troubled(&mut self) -> String {
+        format!("troubled-{}", self.dice.below(TROUBLED_KEYS))
+    }
+
     /// What cannot go through.
     fn poison(&mut self, size: u64) -> Draft {
         let refused = Draft::to(KEPT, Fate::Refused, 0, size);
         let unsendable = Draft::to(KEPT, Fate::Unsendable, 0, size);
-        let key = format!("troubled-{}", self.dice.below(TROUBLED_KEYS));
-        match self.dice.below(9) {
+        match self.dice.below(6) {
             0 => refused.of_type("unroutable.x"),
             1 => Draft { exchange: Some(MISSING), ..refused },
             2 => refused.of_type(FULL),
             3 => Draft { routing_key: Some("k".repeat(256)), ..unsendable },
             4 => Draft { size: PAYLOAD_MAX + 10, ..refused },
-            5 => Draft { headers_odd: true, ..unsendable },
-            6 => Draft { routing_key: Some("k".repeat(256)), ..unsendable }.of_key(key),
-            _ => Draft::to(KEPT, Fate::Kept, 0, size).of_key(key),
+            _ => Draft { headers_odd: true, ..unsendable },
         }
     }
 }
