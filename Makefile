@@ -23,8 +23,10 @@ test: prepare ## check format and lints, run all tests against real servers, che
 	RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))}" $(CARGO) test --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked
 
+# Without optimisation, as all tests are: arithmetic is checked. PROFILE=release for the binary as it is used.
 chaos: prepare ## prove it under faults by chance: SECONDS_MAX=180 SEED=7, both as you like
-	SECONDS_MAX="$(SECONDS_MAX)" SEED="$(SEED)" $(CARGO) test --locked --test chaos
+	SECONDS_MAX="$(SECONDS_MAX)" SEED="$(SEED)" KINDS="$(KINDS)" $(CARGO) test --locked \
+		--profile "$${PROFILE:-dev}" --test chaos
 
 # A folder of its own: a relay with defects must not lie where somebody may take it for the relay.
 chaos-mutants: prepare ## show that the chaos run finds known defects; MUTANT=kill-switch-off for one of them

@@ -51,7 +51,7 @@ fn written(event: &Event, change: &Change, violations: &mut Violations) {
 }
 
 /// Whether it notes an attempt without a confirm, which leaves the status as it is.
-fn is_unconfirmed(change: &Change) -> bool {
+pub fn is_unconfirmed(change: &Change) -> bool {
     change.last_error.as_ref().is_some_and(|text| text.starts_with("unconfirmed x"))
 }
 

@@ -1,9 +1,11 @@
 //! I3: how many copies the relays may cause.
 //!
-//! Two bounds. The first is on each event: it has no copy but by a fault that may cause one, between its writing and its
-//! last arrival; and for each of them at most one, and one more for every `publish_timeout` that the fault went on, since a
-//! relay that hears nothing gives up and tries again that often. The second is on all events together: each fault
-//! may cost what is in flight where it strikes.
+//! Two bounds. The first is on each event: it has no copy but one for each attempt of which its row says that it ended
+//! without a confirm, and for each fault that may keep a relay from saying so (a relay that dies or freezes, a database
+//! out of reach, locks in the way, and an exchange that is gone, over which a channel's messages are sent again in the
+//! same claim). Such a fault allows one, and one more for every `publish_timeout` that it went on, if it struck between the
+//! event's writing and its last arrival, or shortly before. The second bound is on all events together: each fault may
+//! cost what is in flight where it strikes.
 //!
 //! In flight is, for a relay that loses its connection to the broker, `workers` x `window`, one that is tried alone, and
 //! one for each further connection that goes the same way: a fresh one sends a single message until it is answered. For a
@@ -17,6 +19,7 @@ use std::time::Duration;
 use crate::ledger::{Fault, Millis};
 use crate::setting::{ONCE, RELAYS, Settings, settings};
 
+use super::changes::is_unconfirmed;
 use super::delivery::told;
 use super::{Event, Facts, Violations};
 
@@ -54,10 +57,17 @@ pub fn copies(event: &Event) -> u64 {
 
 /// The most copies of an event.
 fn allowed(event: &Event, faults: &[Fault]) -> u64 {
+    let noted = event.changes.iter().filter(|change| is_unconfirmed(change)).count() as u64;
     let last = event.receipts.iter().map(|(_, receipt)| receipt.at).max().unwrap_or(0);
     let overlap =
         faults.iter().filter(|fault| fault.start <= last && fault.healed + AFTERMATH >= event.attempt.at);
-    overlap.filter(|fault| cost(fault) > 0).map(|fault| 1 + rounds(fault)).sum()
+    noted + overlap.filter(|fault| silences(fault)).map(|fault| 1 + rounds(fault)).sum::<u64>()
+}
+
+/// Whether a fault may keep a relay from noting that an attempt ended without a confirm.
+fn silences(fault: &Fault) -> bool {
+    let others = ["RelayKill", "RelayFreeze", "RelayEnd", "RowsHeld", "IndexBuilt", "ExchangeGone"];
+    fault.kind.starts_with("Database") || others.contains(&fault.kind.as_str())
 }
 
 /// How often a relay may have given up and tried again under a fault.
@@ -126,15 +136,24 @@ mod tests {
         event("a", Fate::Kept).published().arrived(1)
     }
 
+    /// Sent once without a confirm, and noted so.
+    fn twice(name: &str) -> Event {
+        let mut noted = event(name, Fate::Kept).change("relay-1", "WAITING", 0).published();
+        noted.changes[1].last_error = Some("unconfirmed x1: connection lost".into());
+        noted.arrived(1).arrived(2)
+    }
+
     #[test]
     fn copies_within_the_bounds_are_taken() {
         let reset = || fault("BrokerRoadReset", 1050, 1060);
         assert_eq!(broken(vec![kept()], vec![]), "");
-        assert_eq!(broken(vec![kept().arrived(2)], vec![reset()]), "");
+        assert_eq!(broken(vec![twice("a")], vec![reset()]), "");
         assert_eq!(broken(vec![kept().arrived(2).redelivered()], vec![]), "");
-        assert_eq!(broken(vec![kept().arrived(2).arrived(3)], vec![reset(), reset()]), "");
-        // A fault that goes on costs one for each time that a relay gives up.
-        let long = fault("BrokerRoadSwallowAnswers", 1050, 1050 + 2 * 3000);
+        let killed = || fault("RelayKill", 1050, 1060);
+        assert_eq!(broken(vec![kept().arrived(2)], vec![killed()]), "");
+        assert_eq!(broken(vec![kept().arrived(2).arrived(3)], vec![killed(), killed()]), "");
+        // A fault that goes on allows one for each time that a relay gives up.
+        let long = fault("DatabaseFreeze", 1050, 1050 + 2 * 3000);
         assert_eq!(broken(vec![kept().arrived(2).arrived(3).arrived(4)], vec![long]), "");
         // One that was over just before the event was written may still be felt.
         assert_eq!(broken(vec![kept().arrived(2)], vec![fault("DatabaseKill", 100, 900)]), "");
@@ -143,8 +162,12 @@ mod tests {
     #[test]
     fn copies_beyond_the_bounds_are_found() {
         assert_eq!(broken(vec![kept().arrived(2)], vec![]), "I3");
+        // Noted, and no fault was there to cause it: the bound of all faults is none.
+        assert_eq!(broken(vec![twice("a")], vec![]), "I3");
         let reset = || fault("BrokerRoadReset", 1050, 1060);
-        assert_eq!(broken(vec![kept().arrived(2).arrived(3)], vec![reset()]), "I3");
+        // A lost connection is noted.
+        assert_eq!(broken(vec![kept().arrived(2)], vec![reset()]), "I3");
+        assert_eq!(broken(vec![twice("a").arrived(3)], vec![reset()]), "I3");
         // These cost nothing.
         assert_eq!(broken(vec![kept().arrived(2)], vec![fault("Operator", 1050, 1060)]), "I3");
         // It began when all was over.
@@ -153,20 +176,11 @@ mod tests {
         let mut late = kept().arrived(2);
         late.attempt.at += 60_000;
         late.receipts.iter_mut().for_each(|(_, receipt)| receipt.at += 60_000);
-        assert_eq!(broken(vec![late], vec![reset()]), "I3");
+        assert_eq!(broken(vec![late], vec![fault("DatabaseKill", 100, 900)]), "I3");
         // Each event is within its bound, all together are not: relay 1 has a window of 16.
-        let many = (0..20).map(|n| {
-            let mut one = kept().arrived(2);
-            one.attempt.event_id = format!("{n}");
-            one
-        });
         assert_eq!(bound(&[reset()]), 16 + 1 + 4);
-        assert_eq!(broken(many.clone().collect(), vec![reset()]), "");
-        let more = (20..22).map(|n| {
-            let mut one = kept().arrived(2);
-            one.attempt.event_id = format!("{n}");
-            one
-        });
-        assert_eq!(broken(many.chain(more).collect(), vec![reset()]), "I3");
+        let many = |count: usize| (0..count).map(|n| twice(&format!("{n}"))).collect();
+        assert_eq!(broken(many(21), vec![reset()]), "");
+        assert_eq!(broken(many(22), vec![reset()]), "I3");
     }
 }
