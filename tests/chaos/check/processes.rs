@@ -44,6 +44,19 @@ pub fn judge(facts: &Facts, violations: &mut Violations) {
     }
 }
 
+/// The memory of a relay before the first fault, and at rest after the last one, in KiB.
+pub fn memory(relay: usize, facts: &Facts) -> Option<(u64, u64)> {
+    let first = facts.faults.iter().map(|fault| fault.start).min().unwrap_or(Millis::MAX);
+    let samples = || facts.samples.iter().filter(|sample| sample.relay == relay);
+    let before = samples().filter(|it| it.at < first).map(|it| it.rss_kib).max()?;
+    let after = samples().filter(|it| is_at_rest(it, facts)).map(|it| it.rss_kib).min()?;
+    Some((before, after))
+}
+
+fn is_at_rest(sample: &Sample, facts: &Facts) -> bool {
+    sample.healed && sample.at >= facts.healed + AT_REST
+}
+
 /// I9: what a process takes.
 fn resources(relay: usize, facts: &Facts, violations: &mut Violations) {
     let samples: Vec<&Sample> = facts.samples.iter().filter(|sample| sample.relay == relay).collect();
@@ -56,7 +69,6 @@ fn resources(relay: usize, facts: &Facts, violations: &mut Violations) {
         return;
     };
     let rss_max = rss + in_flight_kib(&settings(relay));
-    let rest = |it: &Sample| it.healed && it.at >= facts.healed + AT_REST;
     for sample in &samples {
         if sample.threads > threads + MOST_THREADS || sample.files > files + MOST_FILES {
             violations
@@ -75,7 +87,8 @@ fn resources(relay: usize, facts: &Facts, violations: &mut Violations) {
         }
     }
     // At rest, what counts is what it comes down to: a session more may be open at any moment.
-    let least = |of: fn(&Sample) -> u64| samples.iter().filter(|it| rest(it)).map(|it| of(it)).min();
+    let least =
+        |of: fn(&Sample) -> u64| samples.iter().filter(|it| is_at_rest(it, facts)).map(|it| of(it)).min();
     let at_rest = (least(|it| it.threads), least(|it| it.files), least(|it| it.rss_kib));
     let (Some(threads_now), Some(files_now), Some(rss_now)) = at_rest else {
         violations.add("I9", format!("{} was not looked at after the last fault", name(relay)));

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::ledger::{End, Fault, Outcome};
+use crate::setting::RELAYS;
 
 use super::copies::{bound, copies};
 use super::delivery::is_kept;
 use super::order::compared;
+use super::processes::memory;
 use super::{Facts, Violations};
 
 /// The least share of the kinds of faults that could have been drawn: a run that met fewer proves too little.
@@ -35,13 +37,19 @@ pub struct Report {
     pub faults: BTreeMap<String, Vec<u64>>,
     /// The longest time from SIGTERM to a relay's end, in milliseconds.
     pub longest_end_ms: u64,
+    /// Of each relay: its memory before the first fault, and at rest after the last one, in KiB.
+    pub memory: Vec<(u64, u64)>,
 }
 
 impl Report {
     pub fn of(facts: &Facts, violations: &Violations) -> Report {
         let count = |invariant: &str| violations.0.get(invariant).map_or(0, |(count, _)| *count);
-        let mut report =
-            Report { bound: bound(&facts.faults), compared: compared(facts), ..Report::default() };
+        let mut report = Report {
+            bound: bound(&facts.faults),
+            compared: compared(facts),
+            memory: (0..RELAYS).filter_map(|relay| memory(relay, facts)).collect(),
+            ..Report::default()
+        };
         for event in facts.events.values() {
             report.attempted += 1;
             report.committed += usize::from(event.committed());
@@ -118,6 +126,13 @@ impl fmt::Display for Report {
             ends.join(", "),
             self.longest_end_ms
         )?;
+        let mib = |kib: u64| kib as f64 / 1024.0;
+        let memory: Vec<String> = self
+            .memory
+            .iter()
+            .map(|(before, after)| format!("{:.1} -> {:.1}", mib(*before), mib(*after)))
+            .collect();
+        writeln!(f, "memory       MiB before the first fault and after the last: {}", memory.join(", "))?;
         writeln!(f, "faults       {faults:>7}   and from their end to the next message:")?;
         writeln!(f, "    {:<30} {:>5} {:>8} {:>8}", "", "times", "p50 ms", "max ms")?;
         for (kind, times) in &self.faults {
