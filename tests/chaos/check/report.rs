@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::ledger::{End, Fault, Outcome};
+use crate::ledger::{End, Fault, Millis, Outcome};
 use crate::setting::RELAYS;
 
 use super::copies::{bound, copies};
@@ -33,7 +33,8 @@ pub struct Report {
     pub stuck: usize,
     pub published: usize,
     pub ends: BTreeMap<&'static str, usize>,
-    /// Of each kind of fault: how many, and after their end the time until the next message, in milliseconds.
+    /// Of each kind of fault: for each the time from its end, or that of an outage that went on then, to the next message,
+    /// in milliseconds.
     pub faults: BTreeMap<String, Vec<u64>>,
     /// The longest time from SIGTERM to a relay's end, in milliseconds.
     pub longest_end_ms: u64,
@@ -78,10 +79,11 @@ impl Report {
         let mut arrivals: Vec<u64> =
             facts.events.values().flat_map(|event| event.receipts.iter().map(|(_, it)| it.at)).collect();
         arrivals.sort_unstable();
-        for Fault { kind, healed, .. } in &facts.faults {
-            let next = arrivals.get(arrivals.partition_point(|at| at < healed));
-            let times = report.faults.entry(kind.clone()).or_default();
-            times.push(next.map_or(0, |at| at - healed));
+        for fault in &facts.faults {
+            let whole = whole_at(fault, &facts.faults);
+            let next = arrivals.get(arrivals.partition_point(|at| *at < whole));
+            let times = report.faults.entry(fault.kind.clone()).or_default();
+            times.push(next.map_or(0, |at| at - whole));
         }
         report
     }
@@ -96,6 +98,19 @@ impl Report {
         (self.received == 0 || self.compared == 0)
             .then(|| "nothing was received, or nothing of it had an order to compare".into())
     }
+}
+
+/// When a fault was over, and every outage of a whole server that went on then.
+fn whole_at(fault: &Fault, faults: &[Fault]) -> Millis {
+    let is_outage = |it: &&Fault| {
+        let (kind, is_road) = (&it.kind, it.kind.contains("Road"));
+        !is_road && (kind.starts_with("Broker") || kind.starts_with("Database"))
+    };
+    let mut at = fault.healed;
+    while let Some(later) = faults.iter().filter(is_outage).find(|it| it.start <= at && at < it.healed) {
+        at = later.healed;
+    }
+    at
 }
 
 impl fmt::Display for Report {
@@ -133,12 +148,15 @@ impl fmt::Display for Report {
             .map(|(before, after)| format!("{:.1} -> {:.1}", mib(*before), mib(*after)))
             .collect();
         writeln!(f, "memory       MiB before the first fault and after the last: {}", memory.join(", "))?;
-        writeln!(f, "faults       {faults:>7}   and from their end to the next message:")?;
+        writeln!(
+            f,
+            "faults       {faults:>7}   and from when both servers were there again to the next message:"
+        )?;
         writeln!(f, "    {:<30} {:>5} {:>8} {:>8}", "", "times", "p50 ms", "max ms")?;
         for (kind, times) in &self.faults {
             let mut times = times.clone();
             times.sort_unstable();
-            let (p50, max) = (times[times.len() / 2], times[times.len() - 1]);
+            let (p50, max) = (times[(times.len() - 1) / 2], times[times.len() - 1]);
             writeln!(f, "    {kind:<30} {:>5} {p50:>8} {max:>8}", times.len())?;
         }
         Ok(())
@@ -161,8 +179,14 @@ mod tests {
             event("d", Fate::Kept).published(),
         ];
         facts.events.extend(events.map(|event| (event.attempt.event_id.clone(), event)));
-        let fault = |kind: &str, healed| Fault { kind: kind.into(), relay: None, start: 0, healed };
-        facts.faults = vec![fault("BrokerKill", 1050), fault("BrokerKill", 1150), fault("Once", 9999)];
+        let fault = |kind: &str, start, healed| Fault { kind: kind.into(), relay: None, start, healed };
+        facts.faults = vec![
+            fault("BrokerKill", 0, 1050),
+            fault("BrokerKill", 1100, 1150),
+            fault("Once", 0, 9999),
+            // The broker was down until 1150, and a message came at 1200.
+            fault("RelayKill", 0, 1120),
+        ];
         let violations = facts.judge();
         let report = Report::of(&facts, &violations);
         assert_eq!(
@@ -172,8 +196,9 @@ mod tests {
         assert_eq!((report.duplicated, report.compared), (1, 1));
         assert_eq!(report.faults["BrokerKill"], [50, 50]);
         assert_eq!(report.faults["Once"], [0]);
+        assert_eq!(report.faults["RelayKill"], [50]);
         assert_eq!(report.too_little(8), None);
-        assert!(report.too_little(40).is_some_and(|text| text.contains("only 2 kinds")));
+        assert!(report.too_little(40).is_some_and(|text| text.contains("only 3 kinds")));
         let shown = report.to_string();
         assert!(shown.contains("lost               1") && shown.contains("BrokerKill"), "{shown}");
     }
