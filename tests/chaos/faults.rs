@@ -3,6 +3,8 @@
 //! What it draws (kinds, targets, durations) follows from the seed; what it meets does not. Several hands work at a time,
 //! so that faults overlap. Two faults of one thing do not: each has a lock, held until it is whole again.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -122,13 +124,19 @@ pub struct Injector<'a> {
     pub pause_ms: (u64, u64),
     /// How many faults in a hundred outlast the relay's timeouts.
     pub long_percent: u64,
+    /// The kinds that any hand has met, and how many of them are worth more time.
+    pub met: &'a Mutex<BTreeSet<String>>,
+    pub least: usize,
 }
 
 impl Injector<'_> {
-    /// Makes faults until the time is over; the last one is taken back before it returns.
-    pub fn run(mut self, until: Instant) {
+    /// Makes faults until the time is over; the last one is taken back before it returns. On a machine so slow that few
+    /// kinds were met by then, it goes on for up to `more`.
+    pub fn run(mut self, until: Instant, more: Duration) {
         let mut deck = Vec::new();
-        while Instant::now() < until {
+        let (met, least) = (self.met, self.least);
+        let too_few = || lock(met).len() < least;
+        while Instant::now() < until || (too_few() && Instant::now() < until + more) {
             if deck.is_empty() {
                 deck = self.kinds.clone();
                 self.dice.shuffle(&mut deck);
@@ -137,7 +145,7 @@ impl Injector<'_> {
                 self.strike(kind);
             }
             let pause = self.dice.between(self.pause_ms.0, self.pause_ms.1);
-            thread::sleep(Duration::from_millis(pause).min(until.saturating_duration_since(Instant::now())));
+            thread::sleep(Duration::from_millis(pause));
         }
     }
 
@@ -218,6 +226,7 @@ impl Injector<'_> {
                 (None, start)
             }
         };
+        lock(self.met).insert(kind.name());
         self.ledger.append(&[Entry::Fault(Fault { kind: kind.name(), relay, start, healed: now() })]);
     }
 

@@ -1,13 +1,14 @@
 //! A run: everything is started, worked under faults, healed, drained, ended, and judged.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use postgres::Client;
 
-use crate::check::report::Report;
+use crate::check::report::{Report, kinds_least};
 use crate::check::{Change, Facts, Violations};
 use crate::consumers::consume;
 use crate::dice::Dice;
@@ -112,13 +113,16 @@ fn work(plan: &Plan, world: &World, ledger: &Ledger) -> Millis {
 
         thread::sleep(CALM);
         let until = Instant::now() + plan.faults;
+        let met = Mutex::default();
         thread::scope(|hands| {
             for number in 0..plan.hands {
                 let dice = Dice::of(plan.seed, 100 + number);
                 let (kinds, fleet) = (plan.kinds.clone(), &fleet);
                 let (pause_ms, long_percent) = (plan.pause_ms, plan.long_percent);
-                let injector = Injector { world, fleet, ledger, dice, kinds, pause_ms, long_percent };
-                hands.spawn(move || injector.run(until));
+                let (least, met) = (kinds_least(kinds.len()), &met);
+                let injector =
+                    Injector { world, fleet, ledger, dice, kinds, pause_ms, long_percent, met, least };
+                hands.spawn(move || injector.run(until, plan.faults));
             }
         });
         healed.store(true, Ordering::Relaxed);

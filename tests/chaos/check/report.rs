@@ -12,8 +12,10 @@ use super::order::compared;
 use super::processes::memory;
 use super::{Facts, Violations};
 
-/// The least share of the kinds of faults that could have been drawn: a run that met fewer proves too little.
-const KINDS_SHARE: usize = 4;
+/// How many kinds of faults a run has to meet, of so many that could be drawn; one that met fewer proves too little.
+pub fn kinds_least(kinds: usize) -> usize {
+    (kinds / 4).max(1)
+}
 
 #[derive(Debug, Default, PartialEq)]
 pub struct Report {
@@ -91,7 +93,7 @@ impl Report {
     /// Why the run proves too little, if it does.
     pub fn too_little(&self, kinds: usize) -> Option<String> {
         let met = self.faults.len();
-        let needed = (kinds / KINDS_SHARE).max(1);
+        let needed = kinds_least(kinds);
         if met < needed {
             return Some(format!("only {met} kinds of faults were met, {needed} are the least of {kinds}"));
         }
