@@ -1,7 +1,7 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test chaos chaos-mutants demo servers page bench size newest install deb clean
+.PHONY: help prepare build test chaos chaos-mutants demo servers page matrix bench size newest install deb clean
 
 PREFIX ?= /usr/local
 # Where rustup puts cargo, for a shell that was not told.
@@ -44,6 +44,10 @@ page: ## take pictures of the status page of a relay with trouble in it
 	@sh tests/prerequisites.sh page
 	$(CARGO) build --release --locked
 	$(CARGO) run --release --example page --locked
+
+matrix: ## run the tests on newer servers, which it fetches (as root); PAIRS, ROOTS and TESTS say which
+	@sh tests/prerequisites.sh matrix
+	@sh tests/matrix.sh
 
 bench: prepare ## measure the relay on servers of its own
 	$(CARGO) bench --bench relay --locked

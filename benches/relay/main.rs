@@ -52,6 +52,8 @@ fn main() {
         return;
     }
     let ground = Ground::new();
+    let (postgres, rabbit) = ground.servers.versions();
+    println!("PostgreSQL {postgres}, RabbitMQ {rabbit}");
     for (name, measure) in GROUPS {
         if chosen.is_empty() || chosen.iter().any(|word| word == name) {
             measure(&ground);

@@ -46,6 +46,8 @@ fn main() {
     figure("crates, outboxd among them", crates as f64, "", Some(165.0));
 
     let ground = Ground::new();
+    let (postgres, rabbit) = ground.servers.versions();
+    println!("on PostgreSQL {postgres}, RabbitMQ {rabbit}");
     let mut starts: Vec<f64> = (0..STARTS).map(|_| first_publish(&ground)).collect();
     starts.sort_by(f64::total_cmp);
     figure("process start to first publish, median", starts[STARTS / 2], "ms", Some(50.0));
