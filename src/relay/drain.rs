@@ -294,10 +294,14 @@ impl Drain<'_> {
             let Landed { claim, settlements, rests, withheld, left } = flight.land();
             self.limit.give_back(left);
             let Some(claim) = claim else {
+                #[cfg(feature = "mutants")]
+                self.outbox.settle_unclaimed(&settlements);
                 self.unwritten.extend(confirms(settlements));
                 continue;
             };
             let (claimed, began) = (count(&settlements), Instant::now());
+            #[cfg(feature = "mutants")]
+            let kept = settlements.clone();
             match self.outbox.settle(claim, settlements) {
                 Ok(tally) => {
                     let tally = Tally { claimed, ..tally };
@@ -309,6 +313,8 @@ impl Drain<'_> {
                     self.source.landed(rests, withheld);
                 }
                 Err(LostClaim { error, confirmed }) => {
+                    #[cfg(feature = "mutants")]
+                    self.outbox.settle_unclaimed(&kept);
                     self.unwritten.extend(confirmed);
                     self.fail(error);
                 }
