@@ -13,6 +13,7 @@ const INDEXES: &str = include_str!("../../sql/schema/0002_indexes.sql");
 const DUE: &str = include_str!("../../sql/part/due.sql");
 const SIZE: &str = include_str!("../../sql/part/size.sql");
 const AUTOVACUUM: &str = include_str!("../../sql/schema/0003_autovacuum.sql");
+const VALIDATION: &str = include_str!("../../sql/schema/0007_validation.sql");
 
 /// PostgreSQL's limit on an identifier, in bytes; it cuts longer ones.
 const IDENTIFIER_MAX: usize = 63;
@@ -178,7 +179,19 @@ fn time_zone(database: &Database) -> String {
 
 /// Creates the table, or adds the columns that it lacks.
 pub(super) fn columns(table: &TableName) -> String {
-    COLUMNS.replace("{table}", &quoted_table(table))
+    named(COLUMNS, table)
+}
+
+/// Validates the constraint that was added with the columns.
+pub(super) fn validation(table: &TableName) -> String {
+    named(VALIDATION, table)
+}
+
+/// Fills in the table, and its name as a text: whatever is in it, and whatever the session takes for an escape.
+fn named(text: &str, table: &TableName) -> String {
+    let name = quoted_table(table);
+    let literal = format!("E'{}'", name.replace('\\', "\\\\").replace('\'', "''"));
+    text.replace("{table}", &name).replace("{table_name}", &literal)
 }
 
 /// Creates the indexes. `concurrently` builds them without keeping writers out, which a transaction cannot do.
@@ -293,7 +306,8 @@ mod tests {
         let t = table("t");
         let database = database(Some("Asia/Tokyo"));
         let statements = Statements::new(&database, OnDead::Block, PayloadType::Text);
-        let schema = columns(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
+        let schema =
+            columns(&t) + &validation(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
         let all = format!("{statements:?}{schema}{}", limits_begin(&database));
         for start in [
             "{table",
