@@ -41,6 +41,7 @@ pub(super) struct Statements {
     pub(super) settle_expired: String,
     pub(super) settle_unconfirmed: String,
     pub(super) settle_late: String,
+    pub(super) settle_lock: String,
     pub(super) unfinished: String,
     pub(super) unfinished_counts: String,
     pub(super) counts: String,
@@ -95,6 +96,7 @@ impl Statements {
             settle_expired: fill(include_str!("../../sql/query/settle_expired.sql")),
             settle_unconfirmed: fill(include_str!("../../sql/query/settle_unconfirmed.sql")),
             settle_late: fill(include_str!("../../sql/query/settle_late.sql")),
+            settle_lock: fill(include_str!("../../sql/query/settle_lock.sql")),
             unfinished: fill(include_str!("../../sql/query/unfinished.sql")),
             unfinished_counts: fill(include_str!("../../sql/query/unfinished_counts.sql")),
             counts: fill(include_str!("../../sql/query/counts.sql")),
@@ -149,6 +151,7 @@ pub(super) const CHECK_TABLE: &str = include_str!("../../sql/query/check_table.s
 pub(super) const INIT_LOCK: &str = include_str!("../../sql/query/init_lock.sql");
 pub(super) const DIRECT: &str = include_str!("../../sql/query/direct.sql");
 pub(super) const READ_WRITE: &str = include_str!("../../sql/query/read_write.sql");
+pub(super) const SETTLE_IMMEDIATE: &str = include_str!("../../sql/query/settle_immediate.sql");
 pub(super) const INIT_BEGIN: &str = include_str!("../../sql/query/init_begin.sql");
 pub(super) const APPEND_STATE: &str = include_str!("../../sql/query/append_state.sql");
 pub(super) const TABLE_HOME: &str = include_str!("../../sql/query/table_home.sql");

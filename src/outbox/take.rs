@@ -8,12 +8,12 @@ use postgres::types::{ToSql, Type};
 use postgres::{Client, Row, SimpleQueryMessage};
 
 use crate::config::Claim as ClaimConfig;
-use crate::error::{Error, Kind, Result};
-use crate::event::{Event, Headers, Payload};
+use crate::error::Result;
+use crate::event::{Event, Payload};
 use crate::message::HEADERS_TEXT_MAX;
 
-use super::bytes::StoredBytes;
 use super::failure::failure;
+use super::fetch::fetch;
 use super::order::{Locked, Ours, keys, ours};
 use super::sql::Statements;
 use super::{Chain, Left, Scope};
@@ -45,12 +45,14 @@ pub(super) struct Taken {
 /// A statement's parameters with their types.
 type Parameters<'a> = Vec<(&'a (dyn ToSql + Sync), Type)>;
 
-/// Takes what is due in `scope`. The transaction is left open when that is anything, and rolled back when not.
+/// Takes what is due in `scope`, but for the rows that are `passed_over`. The transaction is left open when that is
+/// anything, and rolled back when not.
 pub(super) fn take(
     client: &mut Client,
     statements: &Statements,
     config: &ClaimConfig,
     mut scope: Scope,
+    passed_over: &[i64],
     asked_at: DrainAge,
     rows_max: usize,
 ) -> Result<Taken> {
@@ -66,8 +68,8 @@ pub(super) fn take(
         _ => begin(client, statements)?,
     }
     loop {
-        let rows = lock_fitting(client, statements, config, &mut scope, asked_at, &mut taken)?;
-        let Ours { ids, chains, barred } = sort_out(client, statements, &rows)?;
+        let rows = lock_fitting(client, statements, config, &mut scope, passed_over, asked_at, &mut taken)?;
+        let Ours { ids, chains, barred } = sort_out(client, statements, &rows, passed_over)?;
         taken.barred.extend(barred.iter().cloned());
         if !ids.is_empty() {
             taken.events = fetch(client, statements, config, &ids)?;
@@ -155,6 +157,7 @@ fn lock_fitting(
     statements: &Statements,
     config: &ClaimConfig,
     scope: &mut Scope,
+    passed_over: &[i64],
     asked_at: DrainAge,
     taken: &mut Taken,
 ) -> Result<Vec<Locked>> {
@@ -164,7 +167,7 @@ fn lock_fitting(
         if let Scope::Keys(asked_for) | Scope::Events(asked_for) = scope {
             taken.unasked.extend(asked_for.drain(asked.min(asked_for.len())..));
         }
-        let mut rows = match lock(client, statements, config, scope, asked_at.age(), asked) {
+        let mut rows = match lock(client, statements, config, scope, passed_over, asked_at.age(), asked) {
             Err(error) if error.code() == Some(&SqlState::UNTRANSLATABLE_CHARACTER) => {
                 // The database holds no such event, and must not refuse the others for it.
                 let Scope::Events(asked_for) = scope else { return Err(failed(&error)) };
@@ -241,6 +244,7 @@ fn lock(
     statements: &Statements,
     config: &ClaimConfig,
     scope: &Scope,
+    passed_over: &[i64],
     drain_age: Duration,
     asked: usize,
 ) -> std::result::Result<Vec<Locked>, postgres::Error> {
@@ -258,13 +262,18 @@ fn lock(
     let rows = match scope {
         Scope::Walk { after, barred, .. } => {
             let rows_max = limit(asked);
-            let own: Parameters =
-                vec![(&rows_max, Type::INT8), (after, Type::INT8), (barred, Type::TEXT_ARRAY)];
+            let own: Parameters = vec![
+                (&rows_max, Type::INT8),
+                (after, Type::INT8),
+                (barred, Type::TEXT_ARRAY),
+                (&passed_over, Type::INT8_ARRAY),
+            ];
             client.query_typed(&statements.claim_walk, &[parts, own].concat())?
         }
         Scope::Keys(keys) => {
             let rows_max = limit((asked / keys.len().max(1)).max(1));
-            let own: Parameters = vec![(&rows_max, Type::INT8), (keys, Type::TEXT_ARRAY)];
+            let own: Parameters =
+                vec![(&rows_max, Type::INT8), (keys, Type::TEXT_ARRAY), (&passed_over, Type::INT8_ARRAY)];
             client.query_typed(&statements.claim_keys, &[parts, own].concat())?
         }
         Scope::Events(event_ids) => {
@@ -302,7 +311,12 @@ fn left(client: &mut Client, statements: &Statements, event_ids: Vec<String>) ->
 }
 
 /// Which of the locked rows are ours; asked in a statement of its own, after the locks.
-fn sort_out(client: &mut Client, statements: &Statements, rows: &[Locked]) -> Result<Ours> {
+fn sort_out(
+    client: &mut Client,
+    statements: &Statements,
+    rows: &[Locked],
+    passed_over: &[i64],
+) -> Result<Ours> {
     let (keys, counts) = keys(rows);
     if keys.is_empty() {
         return Ok(ours(rows, keys, &[]));
@@ -312,39 +326,16 @@ fn sort_out(client: &mut Client, statements: &Statements, rows: &[Locked]) -> Re
         Ok((usize::try_from(number - 1).unwrap_or(usize::MAX), row.try_get(1)?))
     };
     let unfinished = client
-        .query_typed(&statements.claim_order, &[(&keys, Type::TEXT_ARRAY), (&counts, Type::INT8_ARRAY)])
+        .query_typed(
+            &statements.claim_order,
+            &[(&keys, Type::TEXT_ARRAY), (&counts, Type::INT8_ARRAY), (&passed_over, Type::INT8_ARRAY)],
+        )
         .and_then(|rows| rows.iter().map(read).collect::<std::result::Result<Vec<_>, _>>())
         .map_err(|error| failure("looking at the order of claimed events", &error))?;
     Ok(ours(rows, keys, &unfinished))
 }
 
-/// Fetches rows that are ours.
-fn fetch(
-    client: &mut Client,
-    statements: &Statements,
-    config: &ClaimConfig,
-    ids: &[i64],
-) -> Result<Vec<(Event, Payload)>> {
-    let events: Vec<_> = client
-        .query_typed(
-            &statements.claim_fetch,
-            &[
-                (&ids, Type::INT8_ARRAY),
-                (&max_age(config), Type::FLOAT8),
-                (&length(config.payload_max), Type::INT4),
-                (&length(HEADERS_TEXT_MAX), Type::INT4),
-            ],
-        )
-        .and_then(|rows| rows.iter().map(event).collect())
-        .map_err(|error| failure("fetching claimed events", &error))?;
-    if events.len() != ids.len() {
-        let text = format!("claiming events fetched {} of {} locked rows", events.len(), ids.len());
-        return Err(Error::new(Kind::Internal, text));
-    }
-    Ok(events)
-}
-
-fn max_age(config: &ClaimConfig) -> Option<f64> {
+pub(super) fn max_age(config: &ClaimConfig) -> Option<f64> {
     config.max_age.map(|age| age.as_secs_f64())
 }
 
@@ -361,46 +352,13 @@ fn within(rows: &[Locked], config: &ClaimConfig) -> (usize, usize) {
     (rows.len(), bytes)
 }
 
-fn event(row: &Row) -> std::result::Result<(Event, Payload), postgres::Error> {
-    let headers: Option<String> = row.try_get(5)?;
-    let headers = match (headers, row.try_get::<_, Option<i32>>(4)?) {
-        (Some(json), _) => Headers::Json(json),
-        (None, Some(length)) => Headers::TooLarge(usize::try_from(length).unwrap_or(0)),
-        (None, None) => Headers::None,
-    };
-    let payload: Option<StoredBytes> = row.try_get(15)?;
-    let payload = match (payload, row.try_get::<_, Option<i32>>(14)?) {
-        (Some(bytes), _) => Payload::Stored(bytes.0),
-        (None, Some(length)) => Payload::TooLarge(usize::try_from(length).unwrap_or(0)),
-        (None, None) => Payload::Missing,
-    };
-    let event = Event {
-        id: row.try_get(0)?,
-        event_id: row.try_get(1)?,
-        event_type: row.try_get(2)?,
-        ordering_key: row.try_get(3)?,
-        headers,
-        exchange: row.try_get(6)?,
-        routing_key: row.try_get(7)?,
-        created_at: row.try_get::<_, Option<i64>>(8)?.and_then(|seconds| u64::try_from(seconds).ok()),
-        expires_in: row
-            .try_get::<_, Option<i64>>(9)?
-            .map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
-        over_max_age: row.try_get(10)?,
-        failed: row.try_get(11)?,
-        fail_count: u32::try_from(row.try_get::<_, i32>(12)?).unwrap_or(0),
-        last_error: row.try_get(13)?,
-    };
-    Ok((event, payload))
-}
-
 /// A number of rows as SQL's bigint.
 fn limit(rows: usize) -> i64 {
     i64::try_from(rows).unwrap_or(i64::MAX)
 }
 
 /// A byte length as SQL's integer; no value of a column is longer than that.
-fn length(bytes: usize) -> i32 {
+pub(super) fn length(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
