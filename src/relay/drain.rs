@@ -296,10 +296,14 @@ impl Drain<'_> {
             let Landed { claim, settlements, rests, withheld, left } = flight.land();
             self.limit.give_back(left);
             let Some(claim) = claim else {
+                #[cfg(feature = "mutants")]
+                self.outbox.settle_unclaimed(&settlements);
                 self.unwritten.keep(confirms(settlements));
                 continue;
             };
             let (claimed, began) = (count(&settlements), Instant::now());
+            #[cfg(feature = "mutants")]
+            let kept = settlements.clone();
             match self.outbox.settle(claim, settlements) {
                 Ok(Settled { tally, refused, confirmed }) => {
                     let tally = Tally { claimed, ..tally };
@@ -312,6 +316,8 @@ impl Drain<'_> {
                     self.keep(refused, confirmed);
                 }
                 Err(LostClaim { error, confirmed }) => {
+                    #[cfg(feature = "mutants")]
+                    self.outbox.settle_unclaimed(&kept);
                     self.unwritten.keep(confirmed);
                     self.fail(error);
                 }
