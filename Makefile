@@ -1,17 +1,17 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test fuzz demo servers page matrix bench plots size newest install deb clean
+.PHONY: help prepare build test chaos chaos-mutants fuzz demo servers page matrix bench plots size newest install deb clean
 
 PREFIX ?= /usr/local
-# How long `make fuzz` tries each target, in seconds.
+# How long `make chaos` has faults and `make fuzz` tries each target, in seconds.
 SECONDS_MAX ?= 60
 # Where rustup puts cargo, for a shell that was not told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
 
 prepare: ## install what is missing on Debian (as root), or say what to install
 	@sh tests/prerequisites.sh
@@ -24,6 +24,16 @@ test: prepare ## check format and lints, run all tests against real servers, che
 	$(CARGO) clippy --all-targets --locked -- -D warnings
 	RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))}" $(CARGO) test --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked
+
+# Without optimisation, as all tests are: arithmetic is checked. PROFILE=release for the binary as it is used.
+chaos: prepare ## prove it under faults by chance: SECONDS_MAX=180 SEED=7, both as you like
+	SECONDS_MAX="$(SECONDS_MAX)" SEED="$(SEED)" KINDS="$(KINDS)" $(CARGO) test --locked \
+		--profile "$${PROFILE:-dev}" --test chaos
+
+# A folder of its own: a relay with defects must not lie where somebody may take it for the relay.
+chaos-mutants: prepare ## show that the chaos run finds known defects; MUTANT=kill-switch-off for one of them
+	MUTANT="$(MUTANT)" SEED="$(SEED)" $(CARGO) test --locked --features mutants \
+		--target-dir "$${CARGO_TARGET_DIR:-target}/mutants" --test chaos -- mutants
 
 fuzz: ## try each fuzz target for SECONDS_MAX seconds (60)
 	@sh fuzz/run.sh "$(SECONDS_MAX)"

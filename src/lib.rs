@@ -177,6 +177,8 @@ pub mod confirm;
 pub mod error;
 pub mod event;
 pub mod message;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod new_event;
 pub mod outbox;
 pub mod policy;
@@ -188,6 +190,9 @@ pub mod relay;
 pub mod route;
 #[cfg(test)]
 mod simulated;
+
+#[cfg(all(feature = "mutants", not(debug_assertions)))]
+compile_error!("the feature `mutants` puts known defects into the relay: it is for debug builds alone");
 
 pub use event::NewEvent;
 pub use outbox::{Writer, append, append_all, inbox, postgres};

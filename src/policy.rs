@@ -64,6 +64,8 @@ pub enum Settlement {
 
 /// What an outcome makes of its event.
 pub fn settlement(event: &Event, outcome: Outcome, retry: &Retry) -> Settlement {
+    #[cfg(feature = "mutants")]
+    let outcome = crate::mutants::counted(outcome);
     match outcome {
         Outcome::Confirmed(receipt) => Settlement::Published(receipt),
         Outcome::Refused(reason) => refused(event.fail_count, reason, retry),
@@ -85,6 +87,13 @@ pub fn settlement(event: &Event, outcome: Outcome, retry: &Retry) -> Settlement 
         }
         Outcome::Unsent => Settlement::Released,
     }
+}
+
+/// What is noted of an event that is confirmed, and which the table does not let be PUBLISHED. Due at once, as it would be
+/// without the note: a back-off would hold its key back.
+pub fn unwritten(why: &str) -> Settlement {
+    let reason = format!("{UNCONFIRMED}1: the broker has it, but the table does not take that: {why}");
+    Settlement::Unconfirmed { backoff: None, reason }
 }
 
 /// What ends an event that is not sent any more: its time is over, or its failures are at a limit that was
