@@ -8,7 +8,8 @@ use percent_encoding::percent_decode_str;
 /// The form that errors show.
 pub(super) const FORM: &str = "expected postgres://user:password@host:port/database";
 
-const ENCODE: &str = "a password with @, / or : in it must be percent-encoded (@ is %40, / is %2F, : is %3A)";
+const ENCODE: &str =
+    "a password with @, /, : or ? in it must be percent-encoded (@ is %40, / is %2F, : is %3A, ? is %3F)";
 
 /// The keywords that are understood. libpq has more; one that is unknown is refused, because what it asks for would not
 /// be done.
@@ -114,12 +115,23 @@ fn parse_url(rest: &str) -> Result<Parameters, String> {
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').ok_or("has a parameter without a value after the ?")?;
         let Some(name) = keyword(name) else {
-            // Nobody writes a password before an equals sign; what stands here is a name that we do not know.
-            return Err(format!("unknown parameter {:?}", name.chars().take(40).collect::<String>()));
+            return Err(unknown(name, query.unwrap_or_default()));
         };
         insert(&mut found, name, value)?;
     }
     Ok(found)
+}
+
+/// That a parameter is not known. Its name is told where it looks like one, and cannot be the rest of a password that had
+/// a `?` in it: of such a one the `@` would follow.
+fn unknown(name: &str, query: &str) -> String {
+    let is_name =
+        (1..=40).contains(&name.len()) && name.bytes().all(|it| it.is_ascii_lowercase() || it == b'_');
+    match (query.contains('@'), is_name) {
+        (true, _) => ENCODE.into(),
+        (false, true) => format!("unknown parameter {name:?}"),
+        (false, false) => "has an unknown parameter after the ?".into(),
+    }
 }
 
 /// The parts of `host`, `host:port` or `[address]:port`.
@@ -241,6 +253,8 @@ mod tests {
             ("postgres://h:secret/d", "percent-encoded"),
             ("postgres://u:%ffsecret@h/d", "UTF-8"),
             ("postgres://u:secret@h/d?nope=1", "unknown parameter \"nope\""),
+            ("postgres://u:5?secret=x@h/d", "percent-encoded"),
+            ("postgres://h/d?postgres://u:secret=1", "unknown parameter after"),
             ("postgres://u:secret@h/d?sslmode", "without a value"),
             ("postgres://u:secret@[::1/d", "expected postgres://"),
             ("host=h password=a secret=c", "unknown keyword"),

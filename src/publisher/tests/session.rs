@@ -34,6 +34,9 @@ impl Hub {
     }
 }
 
+/// Far more than a drain needs between two moments.
+const SPINS_MAX: u32 = 10_000;
+
 /// Where sessions come from.
 pub(crate) struct Door<'y> {
     pub(crate) hub: Rc<RefCell<Hub>>,
@@ -46,6 +49,8 @@ pub(crate) struct Session<'y> {
     pause: &'y Pause<'y>,
     number: u64,
     state: State,
+    /// How often it was asked in a row without a moment passing.
+    spins: u32,
 }
 
 impl<'y> Door<'y> {
@@ -62,7 +67,7 @@ impl<'y> Door<'y> {
         let connection = Connection::new(self.relay, config.workers, config.window, timeout, now);
         hub.connections.insert(number, connection);
         let hub = Rc::clone(&self.hub);
-        Ok(Session { hub, pause: self.pause, number, state: State::Open })
+        Ok(Session { hub, pause: self.pause, number, state: State::Open, spins: 0 })
     }
 }
 
@@ -108,8 +113,11 @@ impl Session<'_> {
             let state = self.state();
             let is_news = discriminant(state) != before || matches!(state, State::Lost(_));
             if is_news || clock::now() >= deadline {
+                self.spins += 1;
+                assert!(self.spins < SPINS_MAX, "a relay asks for news over and over, and no time passes");
                 return None;
             }
+            self.spins = 0;
             (self.pause)(Wish::News(deadline));
         }
     }

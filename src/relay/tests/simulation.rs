@@ -25,8 +25,8 @@ use std::thread;
 
 use world::World;
 
-/// How many histories are played, in the debug build. All of them take 32 s of one core's time (4 ms each at most), so
-/// about 17 s on two slow cores that have nothing else to do.
+/// How many histories are played. All of them take 39 s of one core's time in the debug build, so about 20 s on two slow
+/// cores that have nothing else to do.
 const SEEDS: u64 = 10_000;
 
 /// What all histories came to.
