@@ -1,9 +1,11 @@
 # The one place that knows how this repository is built and tested. `make` alone lists the targets.
 
 .POSIX:
-.PHONY: help prepare build test chaos chaos-mutants demo servers page matrix bench plots size newest install deb clean
+.PHONY: help prepare build test chaos chaos-mutants fuzz demo servers page matrix bench plots size newest install deb clean
 
 PREFIX ?= /usr/local
+# How long `make chaos` has faults and `make fuzz` tries each target, in seconds.
+SECONDS_MAX ?= 60
 # Where rustup puts cargo, for a shell that was not told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO ?= cargo
@@ -32,6 +34,9 @@ chaos: prepare ## prove it under faults by chance: SECONDS_MAX=180 SEED=7, both 
 chaos-mutants: prepare ## show that the chaos run finds known defects; MUTANT=kill-switch-off for one of them
 	MUTANT="$(MUTANT)" SEED="$(SEED)" $(CARGO) test --locked --features mutants \
 		--target-dir "$${CARGO_TARGET_DIR:-target}/mutants" --test chaos -- mutants
+
+fuzz: ## try each fuzz target for SECONDS_MAX seconds (60)
+	@sh fuzz/run.sh "$(SECONDS_MAX)"
 
 demo: prepare ## show the relay at work on servers of its own
 	$(CARGO) build --release --locked

@@ -18,10 +18,10 @@ mod address;
 mod advice;
 mod apart;
 mod append;
+mod ask;
 mod bytes;
 mod claim;
 mod failure;
-mod fetch;
 mod function;
 mod ids;
 pub mod inbox;
@@ -175,3 +175,6 @@ pub fn check_url(url: &str, fallbacks: &[Fallback]) -> std::result::Result<(), S
 pub fn describe(database: &Database) -> String {
     Address::of(database).map(|address| address.to_string()).unwrap_or_default()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;
