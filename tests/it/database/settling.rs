@@ -37,10 +37,12 @@ fn a_settle_that_is_refused_in_passing_is_written_late_and_nothing_comes_twice()
             ))
             .unwrap();
         world.insert_many(&queue, EVENTS);
-        let relay = world.start(&RUN);
+        let mut relay = world.start(&RUN);
         wait_until(&format!("{code}: all are published:\n{relay}"), DEADLINE, || {
             (world.count("PUBLISHED") == EVENTS).then_some(())
         });
+        // It is told at the end of the beat, after the confirms are written.
+        relay.wait_for_line(&format!("SQLSTATE {code}"), DEADLINE);
         let (_, log) = relay.output();
         let told = log
             .lines()
