@@ -32,6 +32,7 @@ use page::Facts;
 use process::Process;
 use request::Reply;
 
+pub(crate) use gather::Figures;
 pub(crate) use health::silence_max;
 pub(crate) use once::Leaving;
 
