@@ -171,17 +171,28 @@
 //! what an outcome makes of a row.
 
 pub mod check;
+mod clock;
 pub mod config;
 pub mod confirm;
 pub mod error;
 pub mod event;
 pub mod message;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod new_event;
 pub mod outbox;
 pub mod policy;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod properties;
 pub mod publisher;
 pub mod relay;
 pub mod route;
+#[cfg(test)]
+mod simulated;
+
+#[cfg(all(feature = "mutants", not(debug_assertions)))]
+compile_error!("the feature `mutants` puts known defects into the relay: it is for debug builds alone");
 
 pub use event::NewEvent;
 pub use outbox::{Writer, append, append_all, inbox, postgres};

@@ -64,6 +64,8 @@ pub enum Settlement {
 
 /// What an outcome makes of its event.
 pub fn settlement(event: &Event, outcome: Outcome, retry: &Retry) -> Settlement {
+    #[cfg(feature = "mutants")]
+    let outcome = crate::mutants::counted(outcome);
     match outcome {
         Outcome::Confirmed(receipt) => Settlement::Published(receipt),
         Outcome::Refused(reason) => refused(event.fail_count, reason, retry),

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks what building and testing need, on Debian 12 or newer. As root it installs what is missing;
 # otherwise it prints the line to run. It says nothing when nothing is missing. With the word `page`, also what the
-# picture of the status page needs.
+# picture of the status page needs; with `matrix`, also what fetches newer servers.
 set -eu
 
 packages=
@@ -45,6 +45,7 @@ has pkg-config || need "pkg-config" pkg-config
 has openssl || need "the openssl program" openssl
 has setpriv || need "setpriv" util-linux
 [ "${1:-}" != page ] || has chromium || need "the Chromium browser" "chromium fonts-dejavu-core"
+[ "${1:-}" != matrix ] || has mmdebstrap || need "mmdebstrap" mmdebstrap
 has promtool || need "promtool" prometheus
 has systemd-analyze || need "systemd-analyze" systemd
 has dpkg-deb && has strip || need "dpkg-deb and strip" "dpkg binutils"

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::harness::Postgres;
+use crate::harness::{Postgres, Rabbit};
 
 /// The kernel counts a process's time in these; fixed by Linux's interface to user space.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -44,4 +44,26 @@ pub fn of_server(server: &Postgres) -> f64 {
     let processes = names.filter(|name| name.parse::<u32>().is_ok()).filter_map(|name| of(&name));
     let children: f64 = processes.filter(|it| it.parent == postmaster).map(|it| it.own).sum();
     own + ended_children + children
+}
+
+/// What the broker's process has used so far, in seconds.
+pub fn of_broker(broker: &Rabbit) -> f64 {
+    // Printed as Erlang prints a string.
+    of_process(broker.eval("os:getpid().").trim().trim_matches('"').parse().unwrap())
+}
+
+/// All cores together.
+pub struct Machine {
+    pub cores: usize,
+    /// With nothing to do, or waiting for a disk, since the machine's start; in seconds.
+    pub idle: f64,
+}
+
+pub fn of_machine() -> Machine {
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    let lines = stat.lines().filter(|line| line.starts_with("cpu"));
+    let fields: Vec<f64> =
+        stat.lines().next().unwrap().split_whitespace().filter_map(|it| it.parse().ok()).collect();
+    // User, nice, system, idle, iowait. The first line is the sum of the others.
+    Machine { cores: lines.count() - 1, idle: (fields[3] + fields[4]) / TICKS_PER_SECOND }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::ground::{DEADLINE, Ground, PAYLOAD_BYTES, amqp_url};
 use crate::harness::{Direction, ExchangeType};
-use crate::{median, promise};
+use crate::page::{Figure, Page, median};
 
 /// The exchange, and the one queue behind it.
 const DOOMED: &str = "bench.doomed";
@@ -45,7 +45,7 @@ struct Drain {
     connections: u64,
 }
 
-pub fn measure(ground: &Ground) {
+pub fn measure(ground: &Ground, page: &mut Page) {
     let (mut calm, mut struck) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         calm.push(drain(ground, false));
@@ -56,20 +56,20 @@ pub fn measure(ground: &Ground) {
     let round_trips = (with - without) / ROUND_TRIP.as_secs_f64();
     let most = |figure: fn(&Drain) -> u64| struck.iter().map(figure).max().unwrap_or(0);
     let connections = most(|it| it.connections);
-    promise(
-        &format!(
-            "an exchange deleted in mid-flight: window {WINDOW}, 1 worker, {EVENTS} events, {DOOMED_EVENTS} of them for \
-             it, round trip {ROUND_TRIP:?}, medians of {ROUNDS}"
-        ),
-        &format!(
-            "{with:.2} s, without deletion {without:.2} s: {round_trips:.1} round trips more; at most {} refused, {} \
-             arrived twice, {connections} connection",
-            most(|it| it.refused as u64),
-            most(|it| it.copies as u64),
-        ),
-        &format!("{SUSPECTS_MAX} (suspects in a window) + {ALLOWANCE} round trips, 1 connection"),
-        round_trips <= (SUSPECTS_MAX + ALLOWANCE) as f64 && connections == 1,
+    let name = format!(
+        "an exchange deleted in mid-flight: window {WINDOW}, 1 worker, {EVENTS} events, {DOOMED_EVENTS} of them for it, \
+         round trip {ROUND_TRIP:?}"
     );
+    let text = format!(
+        " more; at most {} refused, {} arrived twice, {connections} connection",
+        most(|it| it.refused as u64),
+        most(|it| it.copies as u64),
+    );
+    let goal =
+        format!("at most {SUSPECTS_MAX} (suspects in a window) + {ALLOWANCE} round trips, 1 connection");
+    let reached = round_trips <= (SUSPECTS_MAX + ALLOWANCE) as f64 && connections == 1;
+    let figure = Figure::new(name, round_trips, "round trips").and(&text);
+    page.add(figure.beside(format!("{with:.2} s, without it {without:.2} s")).reaches(goal, reached));
 }
 
 fn drain(ground: &Ground, deletes: bool) -> Drain {

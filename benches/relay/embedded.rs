@@ -8,12 +8,13 @@ mod stage1;
 mod wake;
 
 use crate::ground::Ground;
+use crate::page::Page;
 
-pub fn measure(ground: &Ground) {
-    stage1::measure(ground);
-    wake::measure(ground);
-    idle::measure(ground);
-    notify::measure(ground);
+pub fn measure(ground: &Ground, page: &mut Page) {
+    stage1::measure(ground, page);
+    wake::measure(ground, page);
+    idle::measure(ground, page);
+    notify::measure(ground, page);
     ground.empty();
 }
 
@@ -29,11 +30,4 @@ fn percentile(figures: &[f64], hundredths: usize) -> f64 {
     let mut figures = figures.to_vec();
     figures.sort_by(f64::total_cmp);
     figures[(figures.len() - 1) * hundredths / 100]
-}
-
-/// The least and the most of the rounds, which tell what the noise is.
-fn range(figures: &[f64]) -> String {
-    let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = figures.iter().copied().fold(0.0, f64::max);
-    format!("[{least:.2}..{most:.2}]")
 }

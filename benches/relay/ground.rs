@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use outboxd::config::Config;
+use amiquip::{AmqpValue, Connection};
+use outboxd::config::{Config, Database as DatabaseConfig, Given, Origin};
 
 use crate::harness::{
     Broker, Database, Message, Output, PostgresOptions, Proc, Proxy, RabbitOptions, Servers,
 };
+use crate::page::Versions;
 
 pub const OUTBOXD: &str = env!("CARGO_BIN_EXE_outboxd");
 
@@ -38,6 +40,21 @@ impl Ground {
         let broker = servers.broker();
         broker.declare_queue(QUEUE, &[]);
         Self { servers, database, broker, config }
+    }
+
+    /// What the servers say that they are.
+    pub fn versions(&self) -> Versions {
+        let postgres = self.database.connect().query_one("show server_version", &[]).unwrap();
+        let broker = Connection::insecure_open(self.servers.amqp_url()).unwrap();
+        let says = |name| match broker.server_properties().get(name) {
+            Some(AmqpValue::LongString(text)) => text.clone(),
+            other => panic!("the broker's {name}: {other:?}"),
+        };
+        let (rabbit, erlang) = (says("version"), says("platform"));
+        broker.close().unwrap();
+        // Debian's package says its own version behind it.
+        let postgres: String = postgres.get(0);
+        Versions { postgres: postgres.split(' ').next().unwrap_or_default().into(), rabbit, erlang }
     }
 
     /// A table with only these events to send, all old enough for the defaults, and statistics as autovacuum would
@@ -99,6 +116,12 @@ impl Ground {
         usize::try_from(count).unwrap()
     }
 
+    /// Throws away what has arrived, however much it is.
+    pub fn renew_queue(&self) {
+        self.broker.delete_queue(QUEUE);
+        self.broker.declare_queue(QUEUE, &[]);
+    }
+
     /// The queue's messages and how many of them are second copies; it is empty then.
     pub fn take(&self) -> (Vec<Message>, usize) {
         let messages = self.broker.drain_ready(QUEUE);
@@ -110,6 +133,15 @@ impl Ground {
     /// A proxy in front of the broker.
     pub fn proxy(&self) -> Proxy {
         Proxy::to(self.servers.rabbit().unwrap().port())
+    }
+
+    /// A proxy in front of the database, and the database's URL through it.
+    pub fn database_proxy(&self) -> (Proxy, String) {
+        let port = self.servers.postgres().unwrap().port();
+        let proxy = Proxy::to(port);
+        let url = self.database.url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port()));
+        assert_ne!(url, self.database.url);
+        (proxy, url)
     }
 
     /// The relay as anyone would start it.
@@ -128,6 +160,12 @@ impl Ground {
 /// The default virtual host, for the default user, at this port.
 pub fn amqp_url(port: u16) -> String {
     format!("amqp://guest:guest@127.0.0.1:{port}/%2F")
+}
+
+/// The configuration of a database at this address, with defaults.
+pub fn database_at(url: &str) -> DatabaseConfig {
+    let (name, value) = ("database_url".into(), url.into());
+    DatabaseConfig::from_given(&[Given { name, value, origin: Origin::Code }]).unwrap()
 }
 
 /// A JSON object of so many bytes.

@@ -1,8 +1,9 @@
 //! `make bench`: the relay against what it is made of and what it promises, on real servers that it starts itself.
 //!
-//! Rates depend on the machine, so each figure stands beside one that was measured in the same run. Words after
-//! `cargo bench --bench relay --` choose groups of figures: `drain`, `table`, `order`, `deletion`, `restart`, `network`,
-//! `embedded`. With `OUTBOXD_BENCH_FULL=1` the slow link carries all of its 1,000 events, which takes 100 s instead of
+//! Rates depend on the machine, so each figure stands beside one that was measured in the same run. The run ends with one
+//! table of them all, which is in `benches/FIGURES.md` then. Words after `cargo bench --bench relay --` choose groups of
+//! figures: `drain`, `table`, `order`, `deletion`, `restart`, `network`, `embedded`, `curves`; `plots` measures nothing and
+//! draws the curves that were measured last. With `OUTBOXD_BENCH_FULL=1` the slow link carries all of its 1,000 events, which takes 100 s instead of
 //! 20 s, and the table holds 7 million rows instead of 700,000, which takes some minutes and 5 GB.
 
 #![allow(
@@ -18,8 +19,13 @@
 #[path = "../../tests/it/harness/mod.rs"]
 mod harness;
 
+#[path = "../page/mod.rs"]
+mod page;
+
+mod account;
 mod bare;
 mod cpu;
+mod curves;
 mod deletion;
 mod drain;
 mod embedded;
@@ -30,11 +36,12 @@ mod restart;
 mod table;
 
 use ground::Ground;
+use page::Page;
 
-/// Measures and prints one group of figures.
-type Measure = fn(&Ground);
+/// Measures one group of figures, and puts them onto the page.
+type Measure = fn(&Ground, &mut Page);
 
-const GROUPS: [(&str, Measure); 7] = [
+const GROUPS: [(&str, Measure); 8] = [
     ("drain", drain::measure),
     ("table", table::measure),
     ("order", order::measure),
@@ -42,6 +49,7 @@ const GROUPS: [(&str, Measure); 7] = [
     ("restart", restart::measure),
     ("network", network::measure),
     ("embedded", embedded::measure),
+    ("curves", curves::measure),
 ];
 
 fn main() {
@@ -51,23 +59,20 @@ fn main() {
     if !options.iter().any(|option| option == "--bench") {
         return;
     }
-    let ground = Ground::new();
-    for (name, measure) in GROUPS {
-        if chosen.is_empty() || chosen.iter().any(|word| word == name) {
-            measure(&ground);
+    let all = chosen.is_empty();
+    let is_chosen = |name: &str| all || chosen.iter().any(|word| word == name);
+    let groups: Vec<_> = GROUPS.into_iter().filter(|(name, _)| is_chosen(name)).collect();
+    if !groups.is_empty() {
+        let ground = Ground::new();
+        let mut page = Page::open(ground.versions());
+        for (name, measure) in groups {
+            page.begin(name);
+            measure(&ground, &mut page);
+            page.end();
         }
+        page.write();
     }
-}
-
-/// Prints a figure beside what it is to reach.
-fn promise(what: &str, measured: &str, to_reach: &str, reached: bool) {
-    let verdict = if reached { "" } else { "  MISSED" };
-    println!("\n{what}\n    measured: {measured}\n    to reach: {to_reach}{verdict}");
-}
-
-/// The middle one of an odd number of figures.
-fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.into_iter().collect();
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+    if is_chosen("curves") || is_chosen("plots") {
+        curves::draw();
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::bare::Bare;
 use crate::ground::{Ground, PAYLOAD_BYTES, QUEUE, amqp_url, payload};
 use crate::harness::{Direction, Proxy};
-use crate::promise;
+use crate::page::{Figure, Page, count, with_unit};
 
 /// A neighbouring region.
 const ROUND_TRIP: Duration = Duration::from_millis(20);
@@ -16,13 +16,13 @@ const TIMES: f64 = 50.0;
 const LINK_BYTES_PER_SECOND: u64 = 1_000_000;
 const LARGE_BYTES: usize = 100_000;
 
-pub fn measure(ground: &Ground) {
-    round_trip(ground);
-    slow_link(ground);
+pub fn measure(ground: &Ground, page: &mut Page) {
+    round_trip(ground, page);
+    slow_link(ground, page);
 }
 
 /// What the windows are for: a drain does not wait for each confirm.
-fn round_trip(ground: &Ground) {
+fn round_trip(ground: &Ground, page: &mut Page) {
     let proxy = ground.proxy();
     proxy.delay(Direction::ToServer, ROUND_TRIP / 2);
     proxy.delay(Direction::ToClient, ROUND_TRIP / 2);
@@ -33,19 +33,20 @@ fn round_trip(ground: &Ground) {
     ground.fill(EVENTS, PAYLOAD_BYTES);
     let seconds = drain(ground, &proxy, EVENTS);
     let rate = EVENTS as f64 / seconds;
-    promise(
-        &format!(
-            "a round trip of {ROUND_TRIP:?}: a drain of {EVENTS} events, from process start to end, against \
-             publishing one at a time (bare, {ONE_AT_A_TIME} messages)"
-        ),
-        &format!("{rate:.0} events/s / {one_at_a_time:.0} messages/s = {:.0} times", rate / one_at_a_time),
-        &format!("{TIMES} times"),
-        rate / one_at_a_time >= TIMES,
+    page.add(
+        Figure::new(
+            format!("a drain of {} events over a round trip of {ROUND_TRIP:?}", count(EVENTS)),
+            rate,
+            "events/s",
+        )
+        .beside(format!("a bare publisher of one at a time: {}", with_unit(one_at_a_time, "events/s")))
+        .ratio(rate / one_at_a_time)
+        .at_least(TIMES),
     );
 }
 
 /// A link that is slow, not dead: full windows take seconds to cross it, and no deadline may take that for an end.
-fn slow_link(ground: &Ground) {
+fn slow_link(ground: &Ground, page: &mut Page) {
     let full = std::env::var("OUTBOXD_BENCH_FULL").is_ok_and(|it| it == "1");
     let (events, note) = if full { (1_000, "") } else { (200, " (OUTBOXD_BENCH_FULL=1: 1000)") };
     let proxy = ground.proxy();
@@ -54,16 +55,16 @@ fn slow_link(ground: &Ground) {
     let seconds = drain(ground, &proxy, events);
     let bytes = proxy.bytes(Direction::ToServer);
     let link = bytes as f64 / LINK_BYTES_PER_SECOND as f64;
-    promise(
-        &format!("{events}{note} events of {LARGE_BYTES} bytes over a link of 1 MB/s"),
-        &format!(
-            "all arrived once over 1 connection, none unconfirmed; {seconds:.1} s, {:.2} times what the link takes for \
-             the bytes",
-            seconds / link
-        ),
-        "all arrive, none unconfirmed",
+    page.add(
+        Figure::new(
+            format!("{events}{note} events of {} bytes over a link of 1 MB/s", count(LARGE_BYTES)),
+            seconds,
+            "s",
+        )
+        .beside(format!("what the link takes for the bytes: {link:.1} s"))
+        .ratio(seconds / link)
         // A drain that does otherwise does not come this far.
-        true,
+        .reaches("all arrive once, none unconfirmed", true),
     );
 }
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use outboxd::outbox::Outbox;
 
 use crate::bare::Bare;
-use crate::ground::{Ground, PAYLOAD_BYTES, QUEUE, payload};
+use crate::ground::{Ground, PAYLOAD_BYTES, payload};
+use crate::page::{Figure, Page, count, median, with_unit};
 use crate::table::walk;
-use crate::{median, promise};
 
 const ROUNDS: usize = 3;
 const HOT: usize = 10_000;
@@ -17,15 +17,15 @@ const STUCK: usize = 100_000;
 const NO_KEY: &str = "null";
 const ONE_KEY: &str = "'hot'";
 
-pub fn measure(ground: &Ground) {
-    hot_key(ground);
-    hot_key_among_others(ground);
-    many_keys(ground);
-    stuck_keys(ground);
+pub fn measure(ground: &Ground, page: &mut Page) {
+    hot_key(ground, page);
+    hot_key_among_others(ground, page);
+    many_keys(ground, page);
+    stuck_keys(ground, page);
 }
 
 /// One event after the other: each waits for the confirm of the one before.
-fn hot_key(ground: &Ground) {
+fn hot_key(ground: &Ground, page: &mut Page) {
     let (port, body) = (ground.servers.rabbit().unwrap().port(), payload(PAYLOAD_BYTES));
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
@@ -35,17 +35,11 @@ fn hot_key(ground: &Ground) {
         let drain = drain(ground, "true");
         rounds.push((bare, drain));
     }
-    let ratio = median(rounds.iter().map(|(bare, drain)| bare / drain));
-    let text = format!(
-        "{:.2} s against {:.2} s: {ratio:.2} of the rate",
-        median(rounds.iter().map(|it| it.1)),
-        median(rounds.iter().map(|it| it.0))
-    );
-    let what = format!("{HOT} events of one key, against one-at-a-time confirms");
-    promise(&what, &text, "0.5 of the rate", ratio >= 0.5);
+    let drain = Drains { events: HOT, against: "a bare publisher of one at a time", at_least: 0.5 };
+    page.add(drain.figure(&rounds, &format!("{} events of one key", count(HOT))));
 }
 
-fn hot_key_among_others(ground: &Ground) {
+fn hot_key_among_others(ground: &Ground, page: &mut Page) {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         ground.empty();
@@ -57,10 +51,18 @@ fn hot_key_among_others(ground: &Ground) {
         let beside = drain(ground, "ordering_key is null");
         rounds.push((alone, beside));
     }
-    report(&rounds, &format!("{OTHERS} events without a key, older ones of a hot key beside them"), 0.7);
+    let drain = Drains { events: OTHERS, against: "alone", at_least: 0.7 };
+    page.add(drain.figure(
+        &rounds,
+        &format!(
+            "{} events without a key, {} older ones of a hot key beside them",
+            count(OTHERS),
+            count(HOT)
+        ),
+    ));
 }
 
-fn many_keys(ground: &Ground) {
+fn many_keys(ground: &Ground, page: &mut Page) {
     for (how, key) in [("in turn", "'key ' || n % 1000"), ("key by key", "'key ' || n / 10")] {
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
@@ -71,11 +73,12 @@ fn many_keys(ground: &Ground) {
             ground.insert(HOT, key);
             rounds.push((unordered, drain(ground, "true")));
         }
-        report(&rounds, &format!("1,000 keys with 10 events each, {how}, against no keys"), 0.7);
+        let drain = Drains { events: HOT, against: "without keys", at_least: 0.7 };
+        page.add(drain.figure(&rounds, &format!("1,000 keys with 10 events each, {how}")));
     }
 }
 
-fn stuck_keys(ground: &Ground) {
+fn stuck_keys(ground: &Ground, page: &mut Page) {
     let mut rounds = Vec::new();
     let mut claims = Vec::new();
     for _ in 0..ROUNDS {
@@ -90,14 +93,15 @@ fn stuck_keys(ground: &Ground) {
         let beside = drain(ground, "ordering_key like 'key %'");
         rounds.push((alone, beside));
     }
-    report(
-        &rounds,
-        &format!("{OTHERS} events on 5,000 keys, {STUCK} older ones stuck behind two heads"),
-        0.7,
+    let drain = Drains { events: OTHERS, against: "alone", at_least: 0.7 };
+    let name = format!(
+        "{} events on 5,000 keys, {} older ones stuck behind two failed heads",
+        count(OTHERS),
+        count(STUCK)
     );
-    let claim = median(claims);
-    let what = format!("an empty claim beside {STUCK} stuck rows");
-    promise(&what, &format!("{claim:.0} ms"), "100 ms", claim <= 100.0);
+    page.add(drain.figure(&rounds, &name));
+    let name = format!("an empty claim beside {} stuck rows", count(STUCK));
+    page.add(Figure::new(name, median(claims), "ms").at_most(100.0));
 }
 
 fn empty_claim(ground: &Ground) -> Duration {
@@ -126,14 +130,25 @@ fn drain(ground: &Ground, condition: &str) -> f64 {
     );
     let row = client.query_one(&sql, &[]).unwrap();
     assert_eq!(row.get::<_, i64>(1), 0, "all were published");
-    ground.broker.delete_queue(QUEUE);
-    ground.broker.declare_queue(QUEUE, &[]);
+    ground.renew_queue();
     row.get::<_, f64>(0) - started
 }
 
-fn report(rounds: &[(f64, f64)], what: &str, to_reach: f64) {
-    let ratio = median(rounds.iter().map(|(alone, beside)| alone / beside));
-    let (alone, beside) = (median(rounds.iter().map(|it| it.0)), median(rounds.iter().map(|it| it.1)));
-    let text = format!("{beside:.2} s against {alone:.2} s: {ratio:.2} of the speed");
-    promise(what, &text, &format!("{to_reach} of the speed"), ratio >= to_reach);
+/// Drains of so many events, and what their rate is compared with.
+struct Drains {
+    events: usize,
+    against: &'static str,
+    at_least: f64,
+}
+
+impl Drains {
+    /// Each round has the seconds of what it is compared with, and those of the drain.
+    fn figure(&self, rounds: &[(f64, f64)], name: &str) -> Figure {
+        let rate = |seconds: fn(&(f64, f64)) -> f64| self.events as f64 / median(rounds.iter().map(seconds));
+        let ratios: Vec<f64> = rounds.iter().map(|(against, drain)| against / drain).collect();
+        Figure::new(name, rate(|it| it.1), "events/s")
+            .beside(format!("{}: {}", self.against, with_unit(rate(|it| it.0), "events/s")))
+            .ratios(&ratios)
+            .at_least(self.at_least)
+    }
 }

@@ -12,9 +12,9 @@ use outboxd::policy::Settlement;
 use outboxd::relay::{Relay, Stop};
 use postgres::Client;
 
-use crate::ground::{Ground, PAYLOAD_BYTES, QUEUE};
-use crate::harness::{Direction, Proxy};
-use crate::{median, promise};
+use crate::ground::{Ground, PAYLOAD_BYTES, database_at};
+use crate::harness::Direction;
+use crate::page::{Figure, Page, count, median, with_unit};
 
 const ROUNDS: usize = 3;
 const EVENTS: usize = 50_000;
@@ -22,12 +22,12 @@ const EVENTS: usize = 50_000;
 /// Each way; long against what a statement takes here.
 const DELAY: Duration = Duration::from_millis(20);
 
-pub fn measure(ground: &Ground) {
-    server_side_loop(ground);
-    round_trips(ground);
-    write_ahead_log(ground);
-    millions(ground);
-    old_snapshot(ground);
+pub fn measure(ground: &Ground, page: &mut Page) {
+    server_side_loop(ground, page);
+    round_trips(ground, page);
+    write_ahead_log(ground, page);
+    millions(ground, page);
+    old_snapshot(ground, page);
 }
 
 /// Claims and settles everything with one thread, every confirm at once; in seconds.
@@ -63,7 +63,7 @@ fn receipt() -> Receipt {
     }
 }
 
-fn server_side_loop(ground: &Ground) {
+fn server_side_loop(ground: &Ground, page: &mut Page) {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         ground.fill(EVENTS, PAYLOAD_BYTES);
@@ -80,14 +80,16 @@ fn server_side_loop(ground: &Ground) {
         ground.fill(EVENTS, PAYLOAD_BYTES);
         rounds.push((server, claim_and_settle(ground, &ground.config.database, 500, EVENTS)));
     }
-    let ratio = median(rounds.iter().map(|(server, ours)| server / ours));
-    let rate = EVENTS as f64 / median(rounds.iter().map(|it| it.1));
-    let text = format!("{rate:.0} events/s, {ratio:.2} of the loop's rate");
-    promise(
-        "claim and settle, against the same statements in a loop in the server",
-        &text,
-        "0.7",
-        ratio >= 0.7,
+    let rate = |seconds: fn(&(f64, f64)) -> f64| EVENTS as f64 / median(rounds.iter().map(seconds));
+    let ratios: Vec<f64> = rounds.iter().map(|(server, ours)| server / ours).collect();
+    page.add(
+        Figure::new("claim and settle alone", rate(|it| it.1), "events/s")
+            .beside(format!(
+                "the same statements in a loop in the server: {}",
+                with_unit(rate(|it| it.0), "events/s")
+            ))
+            .ratios(&ratios)
+            .at_least(0.7),
     );
 }
 
@@ -134,17 +136,9 @@ fn server_side() -> String {
     )
 }
 
-fn round_trips(ground: &Ground) {
-    let address = ground.database.url.split('@').nth(1).or(ground.database.url.split("//").nth(1)).unwrap();
-    let port = address.split(':').nth(1).unwrap().split('/').next().unwrap();
-    let proxy = Proxy::to(port.parse().unwrap());
-    let url = ground.database.url.replace(&format!(":{port}"), &format!(":{}", proxy.port()));
-    let given = |name: &str, value: &str| outboxd::config::Given {
-        name: name.into(),
-        value: value.into(),
-        origin: outboxd::config::Origin::Code,
-    };
-    let database = Database::from_given(&[given("database_url", &url)]).unwrap();
+fn round_trips(ground: &Ground, page: &mut Page) {
+    let (proxy, url) = ground.database_proxy();
+    let database = database_at(&url);
     for direction in [Direction::ToServer, Direction::ToClient] {
         proxy.delay(direction, DELAY);
     }
@@ -170,11 +164,14 @@ fn round_trips(ground: &Ground) {
         started.elapsed().as_secs_f64() / batches as f64 / (2.0 * DELAY.as_secs_f64())
     };
     let (small, large) = (per_batch(10, 10), per_batch(500, 10));
-    let text = format!("{small:.1} for 10 events, {large:.1} for 500");
-    promise("round trips per batch", &text, "the same for any size", large < small + 1.0);
+    page.add(
+        Figure::new("round trips to the database per batch of 500 events", large, "")
+            .beside(format!("a batch of 10: {small:.1}"))
+            .reaches("the same for any size", large < small + 1.0),
+    );
 }
 
-fn write_ahead_log(ground: &Ground) {
+fn write_ahead_log(ground: &Ground, page: &mut Page) {
     let mut client = ground.database.connect();
     for pages in ["on", "off"] {
         client.batch_execute(&format!("alter system set full_page_writes = {pages}")).unwrap();
@@ -187,12 +184,12 @@ fn write_ahead_log(ground: &Ground) {
         let before = wal(&mut client);
         claim_and_settle(ground, &ground.config.database, 500, EVENTS);
         let settled = wal(&mut client) - before;
-        println!(
-            "\nwrite-ahead log per event of {PAYLOAD_BYTES} bytes, full-page images {pages}\n    \
-             {:.0} bytes by the writer, {:.0} bytes by claim and settle right after a checkpoint",
-            (written - start) / EVENTS as f64,
-            settled / EVENTS as f64
+        let name = format!(
+            "write-ahead log per event by claim and settle, after a checkpoint, full-page images {pages}"
         );
+        let writer = (written - start) / EVENTS as f64;
+        let figure = Figure::new(name, settled / EVENTS as f64, "bytes");
+        page.add(figure.beside(format!("the writer's own, before the checkpoint: {writer:.0} bytes")));
     }
     client.batch_execute("alter system reset full_page_writes").unwrap();
     client.batch_execute("select pg_reload_conf()").unwrap();
@@ -204,7 +201,7 @@ fn wal(client: &mut Client) -> f64 {
 }
 
 /// Claims beside many rows: what is waiting, what is published, and what the planner knows of it.
-fn millions(ground: &Ground) {
+fn millions(ground: &Ground, page: &mut Page) {
     let full = std::env::var("OUTBOXD_BENCH_FULL").is_ok();
     let (waiting, published) = if full { (2_000_000, 5_000_000) } else { (200_000, 500_000) };
     let mut client = ground.database.connect();
@@ -219,13 +216,15 @@ fn millions(ground: &Ground) {
     let never = claim_ms(ground);
     client.batch_execute("vacuum analyze event_outbox").unwrap();
     let analysed = claim_ms(ground);
-    let rss = resident_mib();
-    let text = format!(
-        "{few:.1} ms with 10,000 waiting; never analysed {never:.1} ms, analysed {analysed:.1} ms; this process has \
-         {rss:.0} MiB"
-    );
-    let what = format!("a claim of 500 at {waiting} waiting and {published} published");
-    promise(&what, &text, "1.5 times that at 10,000", never.max(analysed) <= 1.5 * few);
+    for (ms, how) in [(never, "never analysed"), (analysed, "analysed")] {
+        let name = format!(
+            "a claim of 500 at {} waiting and {} published, {how}",
+            count(waiting as usize),
+            count(published as usize)
+        );
+        let beside = format!("at 10,000 waiting: {few:.1} ms");
+        page.add(Figure::new(name, ms, "ms").beside(beside).ratio(ms / few).at_most(1.5));
+    }
     client.batch_execute("alter table event_outbox reset (autovacuum_enabled)").unwrap();
     ground.empty();
 }
@@ -247,14 +246,8 @@ fn claim_ms(ground: &Ground) -> f64 {
     }))
 }
 
-fn resident_mib() -> f64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1024.0
-}
-
 /// Ticks of some thousand events each, while someone holds a snapshot from before them all.
-fn old_snapshot(ground: &Ground) {
+fn old_snapshot(ground: &Ground, page: &mut Page) {
     const TICKS: usize = 40;
     const PER_TICK: usize = 5_000;
     ground.empty();
@@ -264,8 +257,7 @@ fn old_snapshot(ground: &Ground) {
         let started = Instant::now();
         let tick = relay.tick(&Stop::new());
         assert_eq!(tick.tally.published, PER_TICK as u64, "{tick:?}");
-        ground.broker.delete_queue(QUEUE);
-        ground.broker.declare_queue(QUEUE, &[]);
+        ground.renew_queue();
         started.elapsed().as_secs_f64()
     };
     let undisturbed = median((0..5).map(|_| tick()));
@@ -274,8 +266,12 @@ fn old_snapshot(ground: &Ground) {
     let ticks: Vec<f64> = (0..TICKS).map(|_| tick()).collect();
     holder.batch_execute("rollback").unwrap();
     let end = median(ticks[TICKS - 5..].iter().copied());
-    let ratio = undisturbed / end;
-    let text = format!("{undisturbed:.2} s per tick before, {end:.2} s at the end: {ratio:.2} of the rate");
-    let what = format!("{TICKS} ticks of {PER_TICK} events while a snapshot is held open");
-    promise(&what, &text, "0.5 of the rate", ratio >= 0.5);
+    let name =
+        format!("the last of {TICKS} ticks of {} events, while a snapshot is held open", count(PER_TICK));
+    page.add(
+        Figure::new(name, PER_TICK as f64 / end, "events/s")
+            .beside(format!("before it: {}", with_unit(PER_TICK as f64 / undisturbed, "events/s")))
+            .ratio(undisturbed / end)
+            .at_least(0.5),
+    );
 }

@@ -14,6 +14,9 @@
 #[path = "../../tests/it/harness/mod.rs"]
 mod harness;
 
+#[path = "../page/mod.rs"]
+mod page;
+
 #[path = "../relay/ground.rs"]
 #[allow(dead_code)]
 mod ground;
@@ -25,6 +28,7 @@ use std::{env, fs, thread};
 
 use ground::{DEADLINE, Ground, OUTBOXD, PAYLOAD_BYTES, QUEUE};
 use harness::{Proc, wait_until};
+use page::{Figure, Page, count, median, range};
 
 const EVENTS: usize = 50_000;
 const STARTS: usize = 21;
@@ -39,30 +43,28 @@ fn main() {
     if !env::args().any(|argument| argument == "--bench") {
         return;
     }
-    println!("{} TLS", if cfg!(feature = "tls") { "with" } else { "without" });
-    let bytes = fs::metadata(OUTBOXD).unwrap().len();
-    figure("binary, stripped", bytes as f64 / MIB, "MiB", Some(4.0));
-    let crates = crates();
-    figure("crates, outboxd among them", crates as f64, "", Some(165.0));
-
     let ground = Ground::new();
-    let mut starts: Vec<f64> = (0..STARTS).map(|_| first_publish(&ground)).collect();
-    starts.sort_by(f64::total_cmp);
-    figure("process start to first publish, median", starts[STARTS / 2], "ms", Some(50.0));
-    figure("    the fastest and the slowest of 21", starts[0], "ms", None);
-    figure("", starts[STARTS - 1], "ms", None);
-
-    let (idle, own) = idle(&ground);
-    figure("resident memory, idle", idle, "MiB", Some(12.0));
-    figure("    not shared with files", own, "MiB", None);
-    figure("resident memory, at most in a drain of 50,000", loaded(&ground), "MiB", None);
+    let mut page = Page::open(ground.versions());
+    page.begin(if cfg!(feature = "tls") { "size, with TLS" } else { "size, without TLS" });
+    measure(&ground, &mut page);
+    page.end();
+    page.write();
 }
 
-fn figure(what: &str, measured: f64, unit: &str, at_most: Option<f64>) {
-    let digits = if unit.is_empty() { 0 } else { 2 };
-    let goal =
-        at_most.map(|goal| format!("  (at most {goal}{})", if measured > goal { ": MISSED" } else { "" }));
-    println!("{what:<48} {measured:>8.digits$} {unit:<3}{}", goal.unwrap_or_default());
+fn measure(ground: &Ground, page: &mut Page) {
+    let bytes = fs::metadata(OUTBOXD).unwrap().len();
+    page.add(Figure::new("binary, stripped", bytes as f64 / MIB, "MiB").at_most(4.0));
+    page.add(Figure::new("crates, outboxd among them", crates() as f64, "").at_most(165.0));
+
+    let starts: Vec<f64> = (0..STARTS).map(|_| first_publish(ground)).collect();
+    let figure = Figure::new("process start to first publish, median", median(starts.iter().copied()), "ms");
+    page.add(figure.and(&format!(" {}", range(&starts))).at_most(50.0));
+
+    let (idle, own) = idle(ground);
+    let figure = Figure::new("resident memory, idle", idle, "MiB");
+    page.add(figure.and(&format!(", {own:.1} MiB of it not shared with files")).at_most(12.0));
+    let name = format!("resident memory, at most in a drain of {}", count(EVENTS));
+    page.add(Figure::new(name, loaded(ground), "MiB"));
 }
 
 /// What is compiled for it, for the program or for building it: each version of each crate once.

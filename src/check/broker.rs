@@ -10,8 +10,8 @@ use crate::publisher::{self, Alarms, BrokerInfo, Session};
 use super::routing::{Routed, There};
 use super::{Finding, database};
 
-/// The version that everything here is tested on.
-const TESTED: &str = "3.10";
+/// The versions that everything here is tested on.
+const TESTED: &str = "3.10, 4.0 and 4.3";
 
 /// The longest wait for the broker's goodbye.
 const CLOSE_MAX: Duration = Duration::from_secs(2);

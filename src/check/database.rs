@@ -7,8 +7,8 @@ use crate::outbox::{self, Inspector, SNAPSHOT_AGE, SNAPSHOT_TRANSACTIONS, Server
 
 use super::Finding;
 
-/// The version that everything here is tested on.
-const TESTED: i32 = 15;
+/// The versions that everything here is tested on.
+const TESTED: &str = "15, 17 and 18";
 
 /// Some of our functions and triggers need at least this one.
 const OLDEST: i32 = 14;
@@ -67,7 +67,6 @@ fn version(server: &ServerFacts) -> Finding {
     let ServerFacts { version, major, .. } = server;
     let text = format!("PostgreSQL {version}");
     match *major {
-        TESTED => Finding::ok("database_version", format!("{text}, which outboxd is tested on")),
         OLDEST.. => Finding::ok("database_version", format!("{text}; outboxd is tested on {TESTED}")),
         _ => Finding::warning(
             "database_version",

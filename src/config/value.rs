@@ -11,11 +11,14 @@ use super::OnDead;
 use crate::message::{EXCHANGE_MAX, SHORT_STRING_MAX};
 use crate::route::Template;
 
-/// Most digits in the text of a duration, all its parts together.
+/// Most digits in the text of a duration, all its parts together; or else in each of so many parts.
 ///
 /// humantime 2.4 panics where the sum of the parts passes `u64::MAX` seconds by its nanoseconds
-/// (`18446744073709551615s 1000ms`). Eleven digits stay below that even in years.
+/// (`18446744073709551615s 1000ms`). Eleven digits stay below that even in years, and so do ten digits in each of 32
+/// parts. What humantime itself writes has up to nine parts (`1year 4months 7days 10h 11m 27s 100ms`).
 const DURATION_DIGITS_MAX: usize = 11;
+const PART_DIGITS_MAX: usize = 10;
+const PARTS_MAX: usize = 32;
 
 /// Reads a duration such as `30s`, `500ms`, `1h 30m` or `1.5h`; the unit is never implied. `None` is any
 /// other text.
@@ -23,7 +26,9 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
     // humantime takes a bare `0`, but then `1` looks right too.
-    if digits > DURATION_DIGITS_MAX || text == "0" {
+    let parts = || text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+    let is_small = parts().count() <= PARTS_MAX && parts().all(|part| part.len() <= PART_DIGITS_MAX);
+    if (digits > DURATION_DIGITS_MAX && !is_small) || text == "0" {
         return None;
     }
     humantime::parse_duration(text).ok()
@@ -206,6 +211,7 @@ mod tests {
             (" 30 s ", Some(30_000)),
             ("0s", Some(0)),
             ("3650d", Some(315_360_000_000)),
+            ("1year 4months 7days 10h 11m 27s 100ms", Some(42_719_151_100)),
             ("0", None),
             (" 0 ", None),
             ("30", None),

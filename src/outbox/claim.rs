@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::event::{Event, Payload};
 
+use super::ask::Asker;
 use super::failure::failure;
 use super::take::{DrainAge, Taken, take};
 use super::{Chain, Outbox, Ready};
@@ -45,9 +46,9 @@ pub enum Scope {
 
 /// What a claim saw.
 #[derive(Debug)]
-pub struct Look {
+pub struct Look<C = Claim> {
     /// What it took, if there was anything.
-    pub claimed: Option<Claimed>,
+    pub claimed: Option<Claimed<C>>,
     /// Keys that it found out to have nothing that may be sent now, however many due events they have: their first
     /// one is in other hands, not due, or dead.
     pub barred: Vec<String>,
@@ -76,9 +77,9 @@ pub enum Left {
 
 /// What a claim took.
 #[derive(Debug)]
-pub struct Claimed {
+pub struct Claimed<C = Claim> {
     /// The claim to settle.
-    pub claim: Claim,
+    pub claim: C,
     /// Its events in `id` order, with their payloads.
     pub events: Vec<(Event, Payload)>,
     /// Those of them that have a key: each key's are to be sent one after the other.
@@ -86,6 +87,19 @@ pub struct Claimed {
     /// The first of the events that it has locked and may not send, if there are any. Whoever has those before them cannot
     /// go on with them until this claim ends.
     pub withheld: Option<i64>,
+}
+
+impl<C> Look<C> {
+    /// The claim, and what was seen without it.
+    pub(crate) fn part(self) -> (Option<C>, Look<()>) {
+        let Self { claimed, barred, unasked, left, more_after } = self;
+        let (claim, claimed) = claimed
+            .map(|Claimed { claim, events, chains, withheld }| {
+                (claim, Claimed { claim: (), events, chains, withheld })
+            })
+            .unzip();
+        (claim, Look { claimed, barred, unasked, left, more_after })
+    }
 }
 
 impl Outbox {
@@ -124,7 +138,8 @@ impl Outbox {
         let (statements, config) = (Arc::clone(&ready.statements), self.claim.clone());
         let (scope, rows_max) = (scope.clone(), ready.rows_max.min(config.batch_rows));
         let taken: Taken = ready.session.call("claiming events", move |client| {
-            take(client, &statements, &config, scope, asked_at, rows_max)
+            let mut asker = Asker { client, statements: &statements, config: &config };
+            take(&mut asker, &config, scope, asked_at, rows_max)
         })?;
         ready.rows_max = taken.rows_max;
         let Taken { events, chains, withheld, barred, unasked, left, more_after, .. } = taken;

@@ -17,6 +17,7 @@
 mod address;
 mod advice;
 mod append;
+mod ask;
 mod bytes;
 mod claim;
 mod failure;
@@ -171,3 +172,6 @@ pub fn check_url(url: &str, fallbacks: &[Fallback]) -> std::result::Result<(), S
 pub fn describe(database: &Database) -> String {
     Address::of(database).map(|address| address.to_string()).unwrap_or_default()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

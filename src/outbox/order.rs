@@ -56,6 +56,10 @@ pub(super) fn keys(rows: &[Locked]) -> (Vec<String>, Vec<i64>) {
 /// Picks what is ours. `unfinished` are the first unfinished rows of each key, as pairs of the key's place in `keys` and
 /// the row's id, in id order within each key, listed after the locks were taken.
 pub(super) fn ours(rows: &[Locked], keys: Vec<String>, unfinished: &[(usize, i64)]) -> Ours {
+    #[cfg(feature = "mutants")]
+    if crate::mutants::is("hold-back-off") {
+        return Ours { ids: rows.iter().map(|row| row.id).collect(), ..Ours::default() };
+    }
     let locked: HashSet<i64> = rows.iter().filter(|row| row.key.is_some()).map(|row| row.id).collect();
     let mut ours = Ours {
         ids: rows.iter().filter(|row| row.key.is_none()).map(|row| row.id).collect(),

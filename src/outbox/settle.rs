@@ -69,6 +69,18 @@ impl Outbox {
         }
     }
 
+    /// The defect of writing what became of events whose claim was lost.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn settle_unclaimed(&mut self, settlements: &[(i64, Settlement)]) {
+        if crate::mutants::is("refusals-without-claim") {
+            let _ = self.with_session(|ready| {
+                let (batches, statements) =
+                    (Batches::new(settlements.to_vec()), Arc::clone(&ready.statements));
+                ready.session.call("settling unclaimed", move |client| write(client, &statements, &batches))
+            });
+        }
+    }
+
     /// Writes confirms whose claim was lost, on whatever session there is; returns those that cannot be written yet
     /// because someone else holds their rows, and how many were written.
     ///

@@ -1,32 +1,26 @@
-//! A claim's statements, on its session's own thread: lock due rows, see which of them are ours, fetch those.
+//! How a claim goes, on its session's own thread: lock due rows, see which of them are ours, fetch those. What it asks the
+//! server is `ask.rs`; the simulation of the relay has another.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use postgres::error::SqlState;
-use postgres::types::{ToSql, Type};
-use postgres::{Client, Row, SimpleQueryMessage};
-
+use crate::clock;
 use crate::config::Claim as ClaimConfig;
 use crate::error::{Error, Kind, Result};
-use crate::event::{Event, Headers, Payload};
-use crate::message::HEADERS_TEXT_MAX;
+use crate::event::{Event, Payload};
 
-use super::bytes::StoredBytes;
-use super::failure::failure;
 use super::order::{Locked, Ours, keys, ours};
-use super::sql::Statements;
 use super::{Chain, Left, Scope};
 
 /// Most keys that a walk leaves out. What is beyond is looked at, found not to be ours, and passed.
-const BARRED_MAX: usize = 5000;
+pub(super) const BARRED_MAX: usize = 5000;
 
 /// How often a walk looks again within a claim because all that it locked were followers of keys that it did not know
 /// to be barred. After that it only looks how far it may go on, so that a claim's time is bounded.
 const LOOKS_MAX: usize = 4;
 
 /// How many rows it looks over then.
-const SPAN_ROWS: i64 = 20_000;
+pub(super) const SPAN_ROWS: i64 = 20_000;
 
 /// What a claim took.
 #[derive(Default)]
@@ -42,13 +36,51 @@ pub(super) struct Taken {
     pub(super) rows_max: usize,
 }
 
-/// A statement's parameters with their types.
-type Parameters<'a> = Vec<(&'a (dyn ToSql + Sync), Type)>;
+/// What a claim asks the server. Each is in the claim's transaction, and sees what others had committed when it began.
+pub(super) trait Ask {
+    /// Opens the transaction.
+    fn begin(&mut self) -> Result<()>;
+
+    /// The same for the first look of a walk: whether any key may hold itself back.
+    fn begin_walk(&mut self) -> Result<bool>;
+
+    /// Gives up what is locked, and ends the transaction.
+    fn rollback(&mut self) -> Result<()>;
+
+    /// The keys that hold themselves back for a while.
+    fn held(&mut self) -> Result<Vec<String>>;
+
+    /// Locks the next due rows of the scope, at most so many.
+    fn lock(
+        &mut self,
+        scope: &Scope,
+        drain_age: Duration,
+        asked: usize,
+    ) -> std::result::Result<Vec<Locked>, Refusal>;
+
+    /// The first unfinished rows of each key, one more than are locked of it: the key's place, and the row's id.
+    fn order(&mut self, keys: &[String], locked: &[i64]) -> Result<Vec<(usize, i64)>>;
+
+    /// Fetches locked rows.
+    fn fetch(&mut self, ids: &[i64]) -> Result<Vec<(Event, Payload)>>;
+
+    /// Why these events were not taken.
+    fn left(&mut self, event_ids: &[String]) -> Result<Vec<(String, Left)>>;
+
+    /// How far a walk may go on unseen behind `last`; none when there is nothing behind it.
+    fn skip(&mut self, last: i64, drain_age: Duration) -> Result<Option<i64>>;
+}
+
+/// Why rows could not be locked.
+pub(super) struct Refusal {
+    pub(super) error: Error,
+    /// The database's encoding lacks a character that was asked for.
+    pub(super) is_untranslatable: bool,
+}
 
 /// Takes what is due in `scope`. The transaction is left open when that is anything, and rolled back when not.
 pub(super) fn take(
-    client: &mut Client,
-    statements: &Statements,
+    ask: &mut impl Ask,
     config: &ClaimConfig,
     mut scope: Scope,
     asked_at: DrainAge,
@@ -58,76 +90,50 @@ pub(super) fn take(
     let mut looks = 0;
     match &mut scope {
         Scope::Walk { fresh: true, barred, .. } => {
-            if begin_walk(client, statements)? {
-                taken.barred = held(client, statements, config)?;
+            if ask.begin_walk()? {
+                taken.barred = ask.held()?;
                 barred.extend(taken.barred.iter().cloned());
             }
         }
-        _ => begin(client, statements)?,
+        _ => ask.begin()?,
     }
     loop {
-        let rows = lock_fitting(client, statements, config, &mut scope, asked_at, &mut taken)?;
-        let Ours { ids, chains, barred } = sort_out(client, statements, &rows)?;
+        let rows = lock_fitting(ask, config, &mut scope, asked_at, &mut taken)?;
+        let Ours { ids, chains, barred } = sort_out(ask, &rows)?;
         taken.barred.extend(barred.iter().cloned());
         if !ids.is_empty() {
-            taken.events = fetch(client, statements, config, &ids)?;
+            taken.events = fetch(ask, &ids)?;
         }
         if let Scope::Events(asked_for) = &scope {
             let took: HashSet<&str> = taken.events.iter().map(|(event, _)| event.event_id.as_str()).collect();
-            let others = asked_for.iter().filter(|id| !took.contains(id.as_str())).cloned().collect();
-            taken.left.extend(left(client, statements, others)?);
+            let others = asked_for.iter().filter(|id| !took.contains(id.as_str())).cloned();
+            let others: Vec<String> = others.collect();
+            if !others.is_empty() {
+                taken.left.extend(ask.left(&others)?);
+            }
         }
         if !ids.is_empty() {
             taken.chains = chains;
             taken.withheld = rows.iter().map(|row| row.id).find(|id| ids.binary_search(id).is_err());
             return Ok(taken);
         }
-        rollback(client)?;
+        ask.rollback()?;
         let (Scope::Walk { after, barred: known, .. }, Some(last)) = (&mut scope, taken.more_after) else {
             return Ok(taken);
         };
         // Nothing but followers of keys in trouble: they are given back, and passed over from now on.
         looks += 1;
-        begin(client, statements)?;
+        ask.begin()?;
         if looks < LOOKS_MAX && known.len() + barred.len() <= BARRED_MAX {
             known.extend(barred);
         } else if looks < LOOKS_MAX {
             *after = last;
         } else {
-            taken.more_after = skip(client, statements, config, last, asked_at.age())?;
-            rollback(client)?;
+            taken.more_after = ask.skip(last, asked_at.age())?;
+            ask.rollback()?;
             return Ok(taken);
         }
     }
-}
-
-/// How far a walk may go on unseen behind `last`; none when there is nothing behind it.
-fn skip(
-    client: &mut Client,
-    statements: &Statements,
-    config: &ClaimConfig,
-    last: i64,
-    drain_age: Duration,
-) -> Result<Option<i64>> {
-    let read = |row: &Row| {
-        let (head, end): (Option<i64>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
-        let is_full = row.try_get::<_, i64>(2)? >= SPAN_ROWS;
-        Ok(head.map(|head| head - 1).or(end.filter(|_| is_full)))
-    };
-    client
-        .query_typed_one(
-            &statements.claim_skip,
-            &[
-                (&config.min_age.as_secs_f64(), Type::FLOAT8),
-                (&max_age(config), Type::FLOAT8),
-                (&count(config.max_failures), Type::INT4),
-                (&drain_age.as_secs_f64(), Type::FLOAT8),
-                (&last, Type::INT8),
-                (&SPAN_ROWS, Type::INT8),
-            ],
-        )
-        .and_then(|row| read(&row))
-        .map_err(|error| failure("looking past keys that are held back", &error))
 }
 
 /// Since when a drain has been going on, by its age at a moment.
@@ -140,46 +146,44 @@ pub(super) struct DrainAge {
 impl DrainAge {
     /// The drain is this old now.
     pub(super) fn now(age: Duration) -> Self {
-        Self { age, at: Instant::now() }
+        Self { age, at: clock::now() }
     }
 
     /// How old it is.
     fn age(self) -> Duration {
-        self.age + self.at.elapsed()
+        self.age + clock::since(self.at)
     }
 }
 
 /// Locks the next due rows, as many as are within the byte bound together. Sorted by id.
 fn lock_fitting(
-    client: &mut Client,
-    statements: &Statements,
+    ask: &mut impl Ask,
     config: &ClaimConfig,
     scope: &mut Scope,
     asked_at: DrainAge,
     taken: &mut Taken,
 ) -> Result<Vec<Locked>> {
-    let failed = |error: &postgres::Error| failure("claiming events", error);
     loop {
         let asked = taken.rows_max;
         if let Scope::Keys(asked_for) | Scope::Events(asked_for) = scope {
             taken.unasked.extend(asked_for.drain(asked.min(asked_for.len())..));
         }
-        let mut rows = match lock(client, statements, config, scope, asked_at.age(), asked) {
-            Err(error) if error.code() == Some(&SqlState::UNTRANSLATABLE_CHARACTER) => {
+        let mut rows = match ask.lock(scope, asked_at.age(), asked) {
+            Err(Refusal { error, is_untranslatable: true }) => {
                 // The database holds no such event, and must not refuse the others for it.
-                let Scope::Events(asked_for) = scope else { return Err(failed(&error)) };
+                let Scope::Events(asked_for) = scope else { return Err(error) };
                 let (ascii, others) = std::mem::take(asked_for).into_iter().partition(|id| id.is_ascii());
                 *asked_for = ascii;
                 let others: Vec<String> = others;
                 if others.is_empty() {
-                    return Err(failed(&error));
+                    return Err(error);
                 }
                 taken.left.extend(others.into_iter().map(|id| (id, Left::NotFound)));
-                rollback(client)?;
-                begin(client, statements)?;
+                ask.rollback()?;
+                ask.begin()?;
                 continue;
             }
-            locked => locked.map_err(|error| failed(&error))?,
+            locked => locked.map_err(|refusal| refusal.error)?,
         };
         rows.sort_by_key(|row| row.id);
         let (fit, bytes) = within(&rows, config);
@@ -194,158 +198,26 @@ fn lock_fitting(
         // The rows over the byte bound are locked too, and other relays, and our own next claim, would pass over
         // them: given back, and only as many asked for as fit. The session remembers how many that were.
         taken.rows_max = fit;
-        rollback(client)?;
-        begin(client, statements)?;
+        ask.rollback()?;
+        ask.begin()?;
     }
-}
-
-fn begin(client: &mut Client, statements: &Statements) -> Result<()> {
-    client.batch_execute(&statements.claim_begin).map_err(|error| failure("claiming events", &error))
-}
-
-/// The same for the first look of a walk: whether any key may hold itself back.
-fn begin_walk(client: &mut Client, statements: &Statements) -> Result<bool> {
-    // One round trip for all of it, as there are no parameters.
-    let answers = client
-        .simple_query(&statements.claim_begin_walk)
-        .map_err(|error| failure("claiming events", &error))?;
-    let none = answers.iter().any(
-        |it| matches!(it, SimpleQueryMessage::Row(row) if row.try_get(0).is_ok_and(|it| it == Some("f"))),
-    );
-    Ok(!none)
-}
-
-fn rollback(client: &mut Client) -> Result<()> {
-    client.batch_execute("rollback").map_err(|error| failure("the rollback of a claim", &error))
-}
-
-/// The keys that hold themselves back for a while.
-fn held(client: &mut Client, statements: &Statements, config: &ClaimConfig) -> Result<Vec<String>> {
-    let keys_max = i32::try_from(BARRED_MAX).unwrap_or(i32::MAX);
-    client
-        .query_typed(
-            &statements.claim_held,
-            &[
-                (&max_age(config), Type::FLOAT8),
-                (&count(config.max_failures), Type::INT4),
-                (&keys_max, Type::INT4),
-            ],
-        )
-        .and_then(|rows| rows.iter().map(|row| row.try_get(0)).collect())
-        .map_err(|error| failure("looking for keys that are held back", &error))
-}
-
-/// Locks the next due rows of the scope.
-fn lock(
-    client: &mut Client,
-    statements: &Statements,
-    config: &ClaimConfig,
-    scope: &Scope,
-    drain_age: Duration,
-    asked: usize,
-) -> std::result::Result<Vec<Locked>, postgres::Error> {
-    let (min_age, max_age) = (config.min_age.as_secs_f64(), max_age(config));
-    let (max_failures, drain_age) = (count(config.max_failures), drain_age.as_secs_f64());
-    let (payload_max, headers_max) = (length(config.payload_max), length(HEADERS_TEXT_MAX));
-    let parts: Parameters = vec![
-        (&min_age, Type::FLOAT8),
-        (&max_age, Type::FLOAT8),
-        (&max_failures, Type::INT4),
-        (&drain_age, Type::FLOAT8),
-        (&payload_max, Type::INT4),
-        (&headers_max, Type::INT4),
-    ];
-    let rows = match scope {
-        Scope::Walk { after, barred, .. } => {
-            let rows_max = limit(asked);
-            let own: Parameters =
-                vec![(&rows_max, Type::INT8), (after, Type::INT8), (barred, Type::TEXT_ARRAY)];
-            client.query_typed(&statements.claim_walk, &[parts, own].concat())?
-        }
-        Scope::Keys(keys) => {
-            let rows_max = limit((asked / keys.len().max(1)).max(1));
-            let own: Parameters = vec![(&rows_max, Type::INT8), (keys, Type::TEXT_ARRAY)];
-            client.query_typed(&statements.claim_keys, &[parts, own].concat())?
-        }
-        Scope::Events(event_ids) => {
-            let own: Parameters = vec![(event_ids, Type::TEXT_ARRAY)];
-            client.query_typed(&statements.claim_events, &[parts, own].concat())?
-        }
-    };
-    rows.iter()
-        .map(|row| Ok(Locked { id: row.try_get(0)?, bytes: row.try_get(1)?, key: row.try_get(2)? }))
-        .collect()
-}
-
-/// Why these events were not taken.
-fn left(client: &mut Client, statements: &Statements, event_ids: Vec<String>) -> Result<Vec<(String, Left)>> {
-    if event_ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let read = |row: &Row| {
-        let status: Option<String> = row.try_get(1)?;
-        let left = match status {
-            None => Left::NotFound,
-            Some(status) if status != "WAITING" && status != "FAILED" => Left::Finished(status),
-            Some(_) if row.try_get(2)? => Left::Later,
-            Some(_) => match (row.try_get(3)?, row.try_get(4)?) {
-                (true, Some(key)) => Left::Held(key),
-                (_, key) => Left::Locked(key),
-            },
-        };
-        Ok((row.try_get(0)?, left))
-    };
-    client
-        .query_typed(&statements.claim_left, &[(&event_ids, Type::TEXT_ARRAY)])
-        .and_then(|rows| rows.iter().map(read).collect())
-        .map_err(|error| failure("looking at events that were not claimed", &error))
 }
 
 /// Which of the locked rows are ours; asked in a statement of its own, after the locks.
-fn sort_out(client: &mut Client, statements: &Statements, rows: &[Locked]) -> Result<Ours> {
+fn sort_out(ask: &mut impl Ask, rows: &[Locked]) -> Result<Ours> {
     let (keys, counts) = keys(rows);
-    if keys.is_empty() {
-        return Ok(ours(rows, keys, &[]));
-    }
-    let read = |row: &Row| {
-        let number: i64 = row.try_get(0)?;
-        Ok((usize::try_from(number - 1).unwrap_or(usize::MAX), row.try_get(1)?))
-    };
-    let unfinished = client
-        .query_typed(&statements.claim_order, &[(&keys, Type::TEXT_ARRAY), (&counts, Type::INT8_ARRAY)])
-        .and_then(|rows| rows.iter().map(read).collect::<std::result::Result<Vec<_>, _>>())
-        .map_err(|error| failure("looking at the order of claimed events", &error))?;
+    let unfinished = if keys.is_empty() { Vec::new() } else { ask.order(&keys, &counts)? };
     Ok(ours(rows, keys, &unfinished))
 }
 
 /// Fetches rows that are ours.
-fn fetch(
-    client: &mut Client,
-    statements: &Statements,
-    config: &ClaimConfig,
-    ids: &[i64],
-) -> Result<Vec<(Event, Payload)>> {
-    let events: Vec<_> = client
-        .query_typed(
-            &statements.claim_fetch,
-            &[
-                (&ids, Type::INT8_ARRAY),
-                (&max_age(config), Type::FLOAT8),
-                (&length(config.payload_max), Type::INT4),
-                (&length(HEADERS_TEXT_MAX), Type::INT4),
-            ],
-        )
-        .and_then(|rows| rows.iter().map(event).collect())
-        .map_err(|error| failure("fetching claimed events", &error))?;
+fn fetch(ask: &mut impl Ask, ids: &[i64]) -> Result<Vec<(Event, Payload)>> {
+    let events = ask.fetch(ids)?;
     if events.len() != ids.len() {
         let text = format!("claiming events fetched {} of {} locked rows", events.len(), ids.len());
         return Err(Error::new(Kind::Internal, text));
     }
     Ok(events)
-}
-
-fn max_age(config: &ClaimConfig) -> Option<f64> {
-    config.max_age.map(|age| age.as_secs_f64())
 }
 
 /// How many of the rows are within the byte bound together, always the first one; and their bytes.
@@ -359,49 +231,6 @@ fn within(rows: &[Locked], config: &ClaimConfig) -> (usize, usize) {
         bytes = bytes.saturating_add(size);
     }
     (rows.len(), bytes)
-}
-
-fn event(row: &Row) -> std::result::Result<(Event, Payload), postgres::Error> {
-    let headers: Option<String> = row.try_get(5)?;
-    let headers = match (headers, row.try_get::<_, Option<i32>>(4)?) {
-        (Some(json), _) => Headers::Json(json),
-        (None, Some(length)) => Headers::TooLarge(usize::try_from(length).unwrap_or(0)),
-        (None, None) => Headers::None,
-    };
-    let payload: Option<StoredBytes> = row.try_get(15)?;
-    let payload = match (payload, row.try_get::<_, Option<i32>>(14)?) {
-        (Some(bytes), _) => Payload::Stored(bytes.0),
-        (None, Some(length)) => Payload::TooLarge(usize::try_from(length).unwrap_or(0)),
-        (None, None) => Payload::Missing,
-    };
-    let event = Event {
-        id: row.try_get(0)?,
-        event_id: row.try_get(1)?,
-        event_type: row.try_get(2)?,
-        ordering_key: row.try_get(3)?,
-        headers,
-        exchange: row.try_get(6)?,
-        routing_key: row.try_get(7)?,
-        created_at: row.try_get::<_, Option<i64>>(8)?.and_then(|seconds| u64::try_from(seconds).ok()),
-        expires_in: row
-            .try_get::<_, Option<i64>>(9)?
-            .map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0))),
-        over_max_age: row.try_get(10)?,
-        failed: row.try_get(11)?,
-        fail_count: u32::try_from(row.try_get::<_, i32>(12)?).unwrap_or(0),
-        last_error: row.try_get(13)?,
-    };
-    Ok((event, payload))
-}
-
-/// A number of rows as SQL's bigint.
-fn limit(rows: usize) -> i64 {
-    i64::try_from(rows).unwrap_or(i64::MAX)
-}
-
-/// A byte length as SQL's integer; no value of a column is longer than that.
-fn length(bytes: usize) -> i32 {
-    i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
 /// A failure count as SQL's integer.

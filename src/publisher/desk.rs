@@ -3,7 +3,7 @@
 //! Pure: knows no connection, no lane and no clock. `dispatch.rs` does what it says and tells it what happened.
 //! However a connection ends, each job comes out exactly once.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::confirm::Receipt;
 use crate::event::Outcome;
@@ -44,10 +44,10 @@ pub(super) struct Desk {
     backlog: VecDeque<Job>,
     /// To be sent one at a time, because one of them may end a channel or a connection.
     suspects: VecDeque<Job>,
-    /// Without an outcome: those above, and those that the lanes have.
-    outstanding: HashSet<Key>,
+    /// Without an outcome: those above, and those that the lanes have. In order, so that what is given up comes out in it.
+    outstanding: BTreeSet<Key>,
     /// Given up as unknown; their confirm may still come.
-    late: HashSet<Key>,
+    late: BTreeSet<Key>,
     news: VecDeque<News>,
 }
 

@@ -215,6 +215,10 @@ impl Work<'_> {
             let published = wire::publish(&self.lane.channel, &job.message);
             // In the ledger whatever the client says: a part of it may be on its way.
             self.ledger.sent(job);
+            #[cfg(feature = "mutants")]
+            if crate::mutants::is("settle-before-confirm") {
+                self.settle(Confirm::Ack(amiquip::ConfirmPayload { delivery_tag: 0, multiple: true }));
+            }
             published?;
         }
     }
@@ -231,6 +235,10 @@ impl Work<'_> {
             // The broker returns a message before it acknowledges it, and the client keeps that order: what was
             // returned is here by now.
             for returned in self.lane.returns.try_iter() {
+                #[cfg(feature = "mutants")]
+                if crate::mutants::is("returns-ignored") {
+                    continue;
+                }
                 if let Some(id) = returned.properties.message_id() {
                     let reason = format!("{} ({})", returned.reply_text, returned.reply_code);
                     self.ledger.returned(|job| job.message.message_id == *id, &reason);
@@ -238,6 +246,10 @@ impl Work<'_> {
             }
             let verdicts = match confirm {
                 Confirm::Ack(it) => self.ledger.ack(it.delivery_tag, it.multiple),
+                #[cfg(feature = "mutants")]
+                Confirm::Nack(it) if crate::mutants::is("nack-is-ack") => {
+                    self.ledger.ack(it.delivery_tag, it.multiple)
+                }
                 Confirm::Nack(it) => self.ledger.nack(it.delivery_tag, it.multiple),
             };
             for (job, verdict) in verdicts {

@@ -26,6 +26,9 @@ mod wire;
 pub use desk::News;
 pub use session::{Alarms, BrokerInfo, Session, State, blocked, lost};
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use {amiquip::FieldTable, url::Address, wire::table};
+
 use std::time::{Duration, Instant};
 
 use crate::event::Outcome;
@@ -114,3 +117,6 @@ pub fn login(text: &str) -> (Option<String>, bool) {
 pub fn describe_url(text: &str) -> String {
     url::Address::parse(text).map(|address| address.to_string()).unwrap_or_default()
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -15,27 +15,27 @@ const HEARTBEAT_S: u16 = 10;
 
 /// The files that TLS takes; each is one that the system chooses when it is not named.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct TlsFiles {
-    pub(super) ca: Option<String>,
-    pub(super) certificate: Option<String>,
-    pub(super) key: Option<String>,
+pub(crate) struct TlsFiles {
+    pub(crate) ca: Option<String>,
+    pub(crate) certificate: Option<String>,
+    pub(crate) key: Option<String>,
     /// What the broker's certificate must be for, when it is not the host.
-    pub(super) server_name: Option<String>,
+    pub(crate) server_name: Option<String>,
 }
 
 /// Where the broker is, and who we are to it.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Address {
+pub(crate) struct Address {
     /// None for a connection in the clear.
-    pub(super) tls: Option<TlsFiles>,
+    pub(crate) tls: Option<TlsFiles>,
     /// Whether the client certificate says who we are, instead of user and password.
-    pub(super) external: bool,
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) user: String,
-    pub(super) password: String,
-    pub(super) vhost: String,
-    pub(super) heartbeat_s: u16,
+    pub(crate) external: bool,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) user: String,
+    pub(crate) password: String,
+    pub(crate) vhost: String,
+    pub(crate) heartbeat_s: u16,
 }
 
 impl std::fmt::Display for Address {
@@ -54,7 +54,7 @@ impl Address {
     ///
     /// # Errors
     /// What is wrong with it, without repeating any of it.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         const FORM: &str = "expected amqp://user:password@host:port/vhost";
         // A password that holds one would end there, and what follows it would be shown as a host.
         let place =

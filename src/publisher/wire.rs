@@ -38,7 +38,8 @@ pub(super) fn publish(channel: &Channel, message: &Message) -> amiquip::Result<(
     )
 }
 
-fn table(object: &Map<String, Value>) -> FieldTable {
+/// Headers as the client takes them.
+pub(crate) fn table(object: &Map<String, Value>) -> FieldTable {
     object.iter().map(|(name, value)| (name.clone(), field(value))).collect()
 }
 

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock;
+
 /// As good as never, and within what the clock can hold.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The moment at which `limit` is over.
 pub(super) fn after(limit: Duration) -> Instant {
-    Instant::now() + limit.min(NEVER)
+    clock::now() + limit.min(NEVER)
 }

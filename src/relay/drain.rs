@@ -7,13 +7,14 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::config::Config;
 use crate::confirm::Receipt;
 use crate::error::{Error, Result, Server};
 use crate::event::{Event, Outcome, Tally};
-use crate::outbox::{Claimed, LostClaim, Outbox};
+use crate::outbox::{Claimed, LostClaim};
 use crate::policy::Settlement;
-use crate::publisher::{Job, Key, News, Session, State, blocked, lost};
+use crate::publisher::{Job, Key, News, State, blocked, lost};
 
 use super::Stop;
 use super::digest::{Digest, SILENCE_MAX};
@@ -21,6 +22,7 @@ use super::flight::{Flight, Landed, confirms};
 use super::limit::Limit;
 use super::link::Link;
 use super::observer::Happening;
+use super::servers::{Connection, Table};
 use super::source::Source;
 
 /// Claims on their way at once, and those of them that keep the workers busy.
@@ -38,10 +40,10 @@ const TOUCH: Duration = Duration::from_secs(1);
 /// and whoever writes all the time must not keep it from ending.
 const DRAIN_MIN: Duration = Duration::from_secs(1);
 
-pub(super) struct Drain<'a> {
+pub(super) struct Drain<'a, T: Table, S> {
     pub(super) config: &'a Config,
-    pub(super) outbox: &'a mut Outbox,
-    pub(super) session: &'a mut Session,
+    pub(super) outbox: &'a mut T,
+    pub(super) session: &'a mut S,
     pub(super) unwritten: &'a mut Vec<(i64, Receipt)>,
     pub(super) claims: &'a mut u64,
     pub(super) digest: &'a mut Digest,
@@ -49,7 +51,7 @@ pub(super) struct Drain<'a> {
     pub(super) source: &'a mut dyn Source,
     pub(super) limit: &'a mut Limit,
     pub(super) tally: Tally,
-    pub(super) progress: Progress,
+    pub(super) progress: Progress<T::Claim>,
 }
 
 /// How a drain ended that met no trouble.
@@ -63,8 +65,8 @@ pub(super) enum End {
     Beat,
 }
 
-pub(super) struct Progress {
-    flights: Vec<Flight>,
+pub(super) struct Progress<C> {
+    flights: Vec<Flight<C>>,
     started: Instant,
     /// Set when only what is in flight is finished, with the time at which waiting for it ends.
     winding_down: Option<Instant>,
@@ -73,11 +75,11 @@ pub(super) struct Progress {
     told_of_block: bool,
 }
 
-impl Progress {
+impl<C> Progress<C> {
     pub(super) fn new() -> Self {
         Self {
             flights: Vec::new(),
-            started: Instant::now(),
+            started: clock::now(),
             winding_down: None,
             trouble: None,
             flights_max: FLIGHTS_MAX,
@@ -86,7 +88,7 @@ impl Progress {
     }
 }
 
-impl Drain<'_> {
+impl<T: Table, S: Connection> Drain<'_, T, S> {
     /// Drains until nothing is due, its time is over, `stop` is requested, or a server is lost.
     ///
     /// If the process dies in here, the server rolls back the open claims: their events are due again, and those
@@ -129,24 +131,24 @@ impl Drain<'_> {
     fn claim(&mut self) -> Result<()> {
         while self.progress.winding_down.is_none() && !self.is_time_up() && self.has_room() {
             let rows_max = self.limit.rows(self.config.claim.batch_rows);
-            self.outbox.claim_at_most(rows_max);
             self.keep_claims(TOUCH);
             let flights = &self.progress.flights;
             let busy: Vec<_> = flights.iter().flat_map(Flight::keys).map(str::to_owned).collect();
             let in_flight = !flights.is_empty();
             let next = self.source.next(self.config.interval, rows_max, in_flight, busy);
             let Some(scope) = next else { break };
-            let began = Instant::now();
-            match self.outbox.claim(&scope, self.progress.started.elapsed()) {
+            let began = clock::now();
+            match self.outbox.claim(&scope, rows_max, clock::since(self.progress.started)) {
                 Ok(look) => {
-                    let took = began.elapsed();
+                    let took = clock::since(began);
+                    let (claim, look) = look.part();
                     self.source.saw(&scope, &look, took);
                     if let Some(claimed) = &look.claimed {
                         self.limit.take(count(&claimed.events));
                         self.source.told(Happening::Claimed { events: count(&claimed.events), took });
                     }
-                    match look.claimed {
-                        Some(claimed) => self.depart(claimed),
+                    match claim.zip(look.claimed) {
+                        Some((claim, claimed)) => self.depart(claim, claimed),
                         // A long way along the table is gone in parts, so that neither what is in flight nor the
                         // request to stop is forgotten.
                         None => return Ok(()),
@@ -166,7 +168,7 @@ impl Drain<'_> {
     }
 
     fn is_time_up(&self) -> bool {
-        self.progress.started.elapsed() > self.config.interval.clamp(DRAIN_MIN, SILENCE_MAX)
+        clock::since(self.progress.started) > self.config.interval.clamp(DRAIN_MIN, SILENCE_MAX)
             || self.limit.is_reached()
     }
 
@@ -177,8 +179,8 @@ impl Drain<'_> {
     }
 
     /// Sends a claim's events on their way.
-    fn depart(&mut self, claimed: Claimed) {
-        let Claimed { claim, mut events, mut chains, withheld } = claimed;
+    fn depart(&mut self, claim: T::Claim, claimed: Claimed<()>) {
+        let Claimed { claim: (), mut events, mut chains, withheld } = claimed;
         *self.claims += 1;
         let number = *self.claims;
         // A claim that was lost, and not missed yet, left its rows to whoever claims next, also to us. They are left to
@@ -262,10 +264,10 @@ impl Drain<'_> {
 
     /// Waits for news, and takes in all that there are. What may be sent after them goes together.
     fn hear(&mut self) {
-        let deadline = Instant::now() + PATROL;
+        let deadline = clock::now() + PATROL;
         let mut followers = Vec::new();
         while !self.progress.flights.is_empty() {
-            let until = if followers.is_empty() { deadline.max(Instant::now()) } else { Instant::now() };
+            let until = if followers.is_empty() { deadline.max(clock::now()) } else { clock::now() };
             match self.session.wait(until) {
                 Some(News::Outcome(key, outcome)) => {
                     // A process that was frozen may have lost the claim, and must not go on with its chains.
@@ -298,14 +300,18 @@ impl Drain<'_> {
             let Landed { claim, settlements, rests, withheld, left } = flight.land();
             self.limit.give_back(left);
             let Some(claim) = claim else {
+                #[cfg(feature = "mutants")]
+                self.outbox.settle_unclaimed(&settlements);
                 self.unwritten.extend(confirms(settlements));
                 continue;
             };
-            let (claimed, began) = (count(&settlements), Instant::now());
+            let (claimed, began) = (count(&settlements), clock::now());
+            #[cfg(feature = "mutants")]
+            let kept = settlements.clone();
             match self.outbox.settle(claim, settlements) {
                 Ok(tally) => {
                     let tally = Tally { claimed, ..tally };
-                    self.source.told(Happening::Settled { tally: &tally, took: began.elapsed() });
+                    self.source.told(Happening::Settled { tally: &tally, took: clock::since(began) });
                     self.tally += tally;
                     if tally.gone > 0 {
                         self.source.be_the_last();
@@ -313,6 +319,8 @@ impl Drain<'_> {
                     self.source.landed(rests, withheld);
                 }
                 Err(LostClaim { error, confirmed }) => {
+                    #[cfg(feature = "mutants")]
+                    self.outbox.settle_unclaimed(&kept);
                     self.unwritten.extend(confirmed);
                     self.fail(error);
                 }
@@ -352,7 +360,7 @@ impl Drain<'_> {
                 if !std::mem::replace(&mut self.progress.told_of_block, true) {
                     log::debug!("{error}; waiting for what is in flight");
                 }
-                (since.elapsed() > self.config.broker.publish_timeout).then_some(error)
+                (clock::since(*since) > self.config.broker.publish_timeout).then_some(error)
             }
         };
         if let Some(error) = trouble {
@@ -360,7 +368,7 @@ impl Drain<'_> {
             self.fail(error);
             self.session.forsake(&reason);
         }
-        if self.progress.winding_down.is_some_and(|until| Instant::now() > until) {
+        if self.progress.winding_down.is_some_and(|until| clock::now() > until) {
             self.session.forsake("no confirm before the relay had to go on");
         }
     }
@@ -372,7 +380,7 @@ impl Drain<'_> {
     }
 
     fn wind_down(&mut self, limit: Duration) {
-        let until = Instant::now() + limit;
+        let until = clock::now() + limit;
         match self.progress.winding_down {
             Some(before) => self.progress.winding_down = Some(before.min(until)),
             None => {

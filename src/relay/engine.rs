@@ -1,14 +1,15 @@
 //! The engine that a tick and stage 1 share: the broker first, then a drain, again on a new connection when it was lost
 //! under way. It has the sessions, and the confirms that are not written yet.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::clock;
 use crate::config::Config;
 use crate::confirm::Receipt;
 use crate::error::{Error, Kind, Result, Server};
 use crate::event::Tally;
 use crate::outbox::Outbox;
-use crate::publisher::{News, Session, State, blocked};
+use crate::publisher::{News, State, blocked};
 
 use super::digest::Digest;
 use super::drain::{Drain, End, Progress};
@@ -16,6 +17,7 @@ use super::health::{Change, Health};
 use super::limit::Limit;
 use super::link::{Contact, Link};
 use super::observer::Happening;
+use super::servers::{Broker, Connection, Rabbit, Table};
 use super::source::Source;
 use super::{Stop, Trouble};
 
@@ -35,10 +37,11 @@ const INTERVAL_MIN: Duration = Duration::from_millis(10);
 const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(super) struct Engine<T = Outbox, B: Broker = Rabbit> {
     pub(super) config: Config,
-    pub(super) outbox: Outbox,
-    session: Option<Session>,
+    pub(super) outbox: T,
+    broker: B,
+    session: Option<B::Session>,
     /// Confirms whose claim was lost. They are facts, and are written before anything else is claimed.
     unwritten: Vec<(i64, Receipt)>,
     claims: u64,
@@ -46,26 +49,54 @@ pub(super) struct Engine {
     /// How much is claimed.
     pub(super) limit: Limit,
     pub(super) digest: Digest,
-    broker: Link,
-    database: Link,
+    broker_link: Link,
+    database_link: Link,
 }
 
 impl Engine {
-    pub(super) fn new(mut config: Config) -> Self {
+    pub(super) fn new(config: Config) -> Self {
+        let outbox = Outbox::new(config.database.clone(), config.claim.clone());
+        Self::on(outbox, Rabbit, config)
+    }
+
+    /// Whether the broker takes messages, for a run that had none to send: it speaks of an alarm only to those who
+    /// publish, so this publishes a message to nobody. A user who may not do that learns nothing, and no harm is
+    /// done.
+    pub(super) fn probe_broker(&mut self) -> Option<Trouble> {
+        let probed = self.ready_session().and_then(|()| match self.session.as_mut() {
+            Some(session) => session.probe().map(|_| ()),
+            None => Ok(()),
+        });
+        self.health.note(probed);
+        self.health.trouble().cloned()
+    }
+
+    /// Ends the broker's session in order, within a short time; the database's need no goodbye.
+    pub(super) fn close(mut self) {
+        self.digest.tell_rest();
+        if let Some(session) = self.session.take() {
+            session.close(CLOSE_MAX.min(self.config.grace / 5));
+        }
+    }
+}
+
+impl<T: Table, B: Broker> Engine<T, B> {
+    /// An engine on these servers.
+    pub(super) fn on(outbox: T, broker: B, mut config: Config) -> Self {
         // Without a beat there would be no end to catching up with missed ones.
         config.interval = config.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
-        let outbox = Outbox::new(config.database.clone(), config.claim.clone());
         Self {
             config,
             outbox,
+            broker,
             session: None,
             unwritten: Vec::new(),
             claims: 0,
             health: Health::default(),
             digest: Digest::default(),
             limit: Limit::default(),
-            broker: Link::default(),
-            database: Link::default(),
+            broker_link: Link::default(),
+            database_link: Link::default(),
         }
     }
 
@@ -93,29 +124,9 @@ impl Engine {
         (tally, end, self.health.note(result.map(|_| ())))
     }
 
-    /// Whether the broker takes messages, for a run that had none to send: it speaks of an alarm only to those who
-    /// publish, so this publishes a message to nobody. A user who may not do that learns nothing, and no harm is
-    /// done.
-    pub(super) fn probe_broker(&mut self) -> Option<Trouble> {
-        let probed = self.ready_session().and_then(|()| match self.session.as_mut() {
-            Some(session) => session.probe().map(|_| ()),
-            None => Ok(()),
-        });
-        self.health.note(probed);
-        self.health.trouble().cloned()
-    }
-
-    /// Ends the broker's session in order, within a short time; the database's need no goodbye.
-    pub(super) fn close(mut self) {
-        self.digest.tell_rest();
-        if let Some(session) = self.session.take() {
-            session.close(CLOSE_MAX.min(self.config.grace / 5));
-        }
-    }
-
     /// Whether there are, or may be, confirms to be written that came too late for their claims.
     pub(super) fn has_late(&self) -> bool {
-        !self.unwritten.is_empty() || self.session.as_ref().is_some_and(Session::awaits_late)
+        !self.unwritten.is_empty() || self.session.as_ref().is_some_and(Connection::awaits_late)
     }
 
     /// Writes the confirms whose claim was lost, for who has nothing to drain; waits for none.
@@ -146,7 +157,7 @@ impl Engine {
             unwritten: &mut self.unwritten,
             claims: &mut self.claims,
             digest: &mut self.digest,
-            link: &mut self.broker,
+            link: &mut self.broker_link,
             source,
             limit: &mut self.limit,
             tally: Tally::default(),
@@ -159,7 +170,7 @@ impl Engine {
 
     /// Tells what has become of the broker's connection since; whether it was lost.
     pub(super) fn look_at_broker(&mut self, source: &mut dyn Source) -> bool {
-        let contact = self.session.as_mut().and_then(|session| self.broker.saw(session.state()));
+        let contact = self.session.as_mut().and_then(|session| self.broker_link.saw(session.state()));
         if let Some(contact) = contact {
             source.told(Happening::Contact { server: Server::Broker, contact });
         }
@@ -176,8 +187,8 @@ impl Engine {
         });
         let reason = error.map(Error::to_string).unwrap_or_default();
         let contact = match server {
-            None => self.database.is_up(),
-            Some(Server::Database) => self.database.is_down(&reason),
+            None => self.database_link.is_up(),
+            Some(Server::Database) => self.database_link.is_down(&reason),
             Some(Server::Broker) => None,
         };
         if let Some(contact) = contact {
@@ -185,7 +196,7 @@ impl Engine {
         }
         // Of a session that could not even be opened.
         if server == Some(Server::Broker) && self.session.is_none() {
-            if let Some(contact) = self.broker.is_down(&reason) {
+            if let Some(contact) = self.broker_link.is_down(&reason) {
                 source.told(Happening::Contact { server: Server::Broker, contact });
             }
         }
@@ -194,9 +205,9 @@ impl Engine {
     /// Takes in the confirms that came after their claim was given up, such as those that an alarm held back.
     fn hear_late(&mut self, limit: Duration) {
         let Some(session) = self.session.as_mut() else { return };
-        let deadline = Instant::now() + limit;
+        let deadline = clock::now() + limit;
         loop {
-            let until = if session.awaits_late() { deadline } else { Instant::now() };
+            let until = if session.awaits_late() { deadline } else { clock::now() };
             match session.wait(until) {
                 Some(News::Late(key, receipt)) => self.unwritten.push((key.id, receipt)),
                 Some(News::Outcome(..)) => {}
@@ -208,7 +219,7 @@ impl Engine {
     /// Whether the connection was lost under way, which another one may mend at once. One that cannot even be opened
     /// is for the next try.
     fn lost_session(&mut self) -> bool {
-        match self.session.as_mut().map(Session::state) {
+        match self.session.as_mut().map(Connection::state) {
             Some(State::Lost(reason)) => {
                 self.digest.lost(reason);
                 true
@@ -227,7 +238,7 @@ impl Engine {
             }
         }
         self.session = None;
-        self.session = Some(Session::open(&self.config.broker)?);
+        self.session = Some(self.broker.open(&self.config.broker)?);
         Ok(())
     }
 
@@ -236,12 +247,12 @@ impl Engine {
         if self.unwritten.is_empty() {
             return Ok(());
         }
-        let began = Instant::now();
+        let began = clock::now();
         let (written, open) =
             self.outbox.settle_late(&self.unwritten, |row, error| self.digest.unwritable(row, error))?;
         // The claim that they were lost with was not counted.
         let late = Tally { claimed: written, published: written, ..Tally::default() };
-        source.told(Happening::Settled { tally: &late, took: began.elapsed() });
+        source.told(Happening::Settled { tally: &late, took: clock::since(began) });
         *tally += late;
         self.unwritten = open;
         Ok(())

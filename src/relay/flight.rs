@@ -4,17 +4,19 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::config::Config;
 use crate::confirm::Receipt;
 use crate::error::Result;
 use crate::event::{Event, Outcome, Payload};
 use crate::message;
-use crate::outbox::{self, Claim};
+use crate::outbox;
 use crate::policy::{self, Settlement};
 use crate::publisher::{Job, Key};
 
 use super::chain::{Chain, Rest};
 use super::observer::Happening;
+use super::servers::Lease;
 
 /// A flight with so few events on their way, and others waiting for them, does not keep the workers busy.
 const NARROW: usize = 64;
@@ -23,10 +25,10 @@ const NARROW: usize = 64;
 /// neither the others of its batch nor the server's vacuum waiting.
 const CHAIN_SLICE: Duration = Duration::from_secs(1);
 
-pub(super) struct Flight {
+pub(super) struct Flight<C> {
     pub(super) number: u64,
     /// None once its session is lost: then only confirms are worth keeping.
-    claim: Option<Claim>,
+    claim: Option<C>,
     departed: Instant,
     ids: HashSet<i64>,
     /// Events without an outcome, and the place of the chain that they are in.
@@ -39,9 +41,9 @@ pub(super) struct Flight {
 }
 
 /// A flight whose events all have their outcome.
-pub(super) struct Landed {
+pub(super) struct Landed<C> {
     /// The claim, unless it is lost.
-    pub(super) claim: Option<Claim>,
+    pub(super) claim: Option<C>,
     pub(super) settlements: Vec<(i64, Settlement)>,
     /// What is left of its keys.
     pub(super) rests: Vec<Rest>,
@@ -51,12 +53,12 @@ pub(super) struct Landed {
     pub(super) left: u64,
 }
 
-impl Flight {
-    pub(super) fn new(number: u64, claim: Claim, withheld: bool) -> Self {
+impl<C: Lease> Flight<C> {
+    pub(super) fn new(number: u64, claim: C, withheld: bool) -> Self {
         Self {
             number,
             claim: Some(claim),
-            departed: Instant::now(),
+            departed: clock::now(),
             ids: HashSet::new(),
             open: HashMap::new(),
             chains: Vec::new(),
@@ -102,7 +104,7 @@ impl Flight {
         config: &Config,
     ) -> Option<Job> {
         // It may have waited here for those before it.
-        event.expires_in = event.expires_in.map(|left| left.saturating_sub(self.departed.elapsed()));
+        event.expires_in = event.expires_in.map(|left| left.saturating_sub(clock::since(self.departed)));
         if let Some(settlement) = policy::end(&event, &config.retry) {
             self.conclude(event, chain, settlement, config);
             return None;
@@ -177,7 +179,7 @@ impl Flight {
 
     /// The same, once the flight's time for them is over.
     pub(super) fn hand_back_in_time(&mut self) {
-        if self.departed.elapsed() > CHAIN_SLICE {
+        if clock::since(self.departed) > CHAIN_SLICE {
             self.hand_back();
         }
     }
@@ -195,7 +197,7 @@ impl Flight {
     /// What there is to tell once it is complete.
     pub(super) fn completed(&self) -> Happening<'static> {
         let events = u64::try_from(self.settlements.len()).unwrap_or(u64::MAX);
-        Happening::Completed { events, took: self.departed.elapsed() }
+        Happening::Completed { events, took: clock::since(self.departed) }
     }
 
     /// Keeps the claim alive. One that is lost frees its rows, so what is not sent yet must not be sent.
@@ -211,7 +213,7 @@ impl Flight {
         touched
     }
 
-    pub(super) fn land(self) -> Landed {
+    pub(super) fn land(self) -> Landed<C> {
         let left = self.ids.len().saturating_sub(self.settlements.len());
         let left = u64::try_from(left).unwrap_or(u64::MAX);
         let rests = self.chains.into_iter().map(Chain::rest).collect();

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use log::Level;
 
+use crate::clock;
 use crate::error::{Error, Kind, Server};
 
 use super::line::Line;
@@ -49,7 +50,7 @@ impl Health {
         let Err(error) = result else {
             self.failures_in_a_row = 0;
             return match self.trouble.take() {
-                Some(ended) => Change::Ended(ended.error, ended.first.elapsed()),
+                Some(ended) => Change::Ended(ended.error, clock::since(ended.first)),
                 None => Change::None,
             };
         };
@@ -58,7 +59,7 @@ impl Health {
             before.error = error.clone();
             return Change::Goes(error);
         }
-        let (since, first) = (SystemTime::now(), Instant::now());
+        let (since, first) = (SystemTime::now(), clock::now());
         self.trouble = Some(Trouble { error: error.clone(), since, first });
         Change::Began(error)
     }

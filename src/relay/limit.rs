@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock;
+
 use super::deadline;
 
 /// Bounds on what is claimed from now on; the default has none.
@@ -24,7 +26,7 @@ impl Limit {
 
     /// Whether nothing is to be claimed any more.
     pub(super) fn is_reached(&self) -> bool {
-        self.events == Some(0) || self.until.is_some_and(|until| Instant::now() >= until)
+        self.events == Some(0) || self.until.is_some_and(|until| clock::now() >= until)
     }
 
     /// Whether its time has been over for longer than this.

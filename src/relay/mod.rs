@@ -48,6 +48,7 @@ mod preview;
 mod reason;
 mod requests;
 mod retention;
+mod servers;
 mod source;
 mod stage1;
 mod stop;
@@ -319,3 +320,6 @@ impl Relay {
         self.engine.close();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,7 +119,7 @@ impl Source for Watched<'_> {
         self.walk.next(beat, rows, in_flight, busy)
     }
 
-    fn saw(&mut self, scope: &Scope, look: &Look, took: Duration) {
+    fn saw(&mut self, scope: &Scope, look: &Look<()>, took: Duration) {
         self.walk.saw(scope, look, took);
     }
 

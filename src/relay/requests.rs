@@ -143,7 +143,7 @@ impl Source for Requests {
         (!event_ids.is_empty()).then_some(Scope::Events(event_ids))
     }
 
-    fn saw(&mut self, _: &Scope, look: &Look, _: Duration) {
+    fn saw(&mut self, _: &Scope, look: &Look<()>, _: Duration) {
         self.look_again(look.unasked.iter().cloned());
         for (event, _) in look.claimed.iter().flat_map(|it| &it.events) {
             if let Some(open) = self.open.get_mut(&event.event_id) {

@@ -18,7 +18,7 @@ pub(super) trait Source {
     fn next(&mut self, beat: Duration, rows_max: usize, in_flight: bool, busy: Vec<String>) -> Option<Scope>;
 
     /// Takes in what a look brought, and how long it took.
-    fn saw(&mut self, scope: &Scope, look: &Look, took: Duration);
+    fn saw(&mut self, scope: &Scope, look: &Look<()>, took: Duration);
 
     /// Takes back where it wanted to look: there was no session for it.
     fn missed(&mut self, scope: Scope);

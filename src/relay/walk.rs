@@ -10,6 +10,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::outbox::{Look, Scope};
 
 use super::chain::Rest;
@@ -76,7 +77,7 @@ impl Walk {
             start: 0,
             after: 0,
             fresh: true,
-            started: Instant::now(),
+            started: clock::now(),
             has_claimed: false,
             found: None,
             floor: 0,
@@ -93,7 +94,7 @@ impl Walk {
 
     /// From the table's start, if it is time for that.
     fn begin_walk(&mut self) {
-        let is_time = |(began, took): (Instant, Duration)| took < CHEAP || began.elapsed() > took * SHARE;
+        let is_time = |(began, took): (Instant, Duration)| took < CHEAP || clock::since(began) > took * SHARE;
         if self.whole.is_none_or(is_time) {
             self.walk_from(0);
         } else {
@@ -104,7 +105,7 @@ impl Walk {
     fn walk_from(&mut self, start: i64) {
         (self.start, self.after, self.fresh, self.at_end) = (start, start, true, false);
         self.searching = None;
-        self.started = Instant::now();
+        self.started = clock::now();
         (self.passed_over, self.has_claimed) = (false, false);
         self.barred.clear();
     }
@@ -175,14 +176,14 @@ impl Source for Walk {
             return None;
         }
         // Whoever came in before, or is due again, gets its turn at every beat, however long the walk is.
-        if self.started.elapsed() > beat && self.searching.is_none() && !self.last {
+        if clock::since(self.started) > beat && self.searching.is_none() && !self.last {
             self.begin_walk();
         }
         let barred = self.barred.iter().cloned().chain(busy).collect();
         Some(Scope::Walk { after: self.after, fresh: self.fresh, barred })
     }
 
-    fn saw(&mut self, scope: &Scope, look: &Look, took: Duration) {
+    fn saw(&mut self, scope: &Scope, look: &Look<()>, took: Duration) {
         let claimed = look.claimed.as_ref().map(|it| {
             let ids = it.events.iter().map(|(event, _)| event.id);
             let keys = it.chains.iter().map(|chain| chain.key.as_str());

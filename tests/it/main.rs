@@ -39,6 +39,7 @@ mod package;
 mod payload;
 mod refused;
 mod routing;
+mod servers;
 mod stage1;
 mod systemd;
 mod tls;

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use crate::cpu;
 use crate::ground::{DEADLINE, Ground};
 use crate::harness::{Proc, wait_until};
+use crate::page::{Figure, Page, count};
 
 /// Until the relay has its sessions, and what filling the table has left to do is done.
 const SETTLE_IN: Duration = Duration::from_secs(3);
 
 const WINDOW: Duration = Duration::from_secs(20);
 
-pub fn measure(ground: &Ground) {
+pub fn measure(ground: &Ground, page: &mut Page) {
     let full = std::env::var("OUTBOXD_BENCH_FULL").is_ok();
     let rows = if full { 5_000_000 } else { 500_000 };
     ground.empty();
@@ -21,7 +22,6 @@ pub fn measure(ground: &Ground) {
     client.batch_execute("vacuum analyze event_outbox").unwrap();
     client.batch_execute("checkpoint").unwrap();
     let note = if full { "" } else { " (5,000,000 with OUTBOXD_BENCH_FULL=1)" };
-    println!("\nCPU on an idle table of {rows} published rows{note}, % of one core and seconds per minute");
     let figures = [
         ("no relay", None),
         ("run, by default every 30 s", Some(&["run"][..])),
@@ -30,8 +30,14 @@ pub fn measure(ground: &Ground) {
     ];
     for (what, arguments) in figures {
         let (database, relay) = used(ground, arguments);
-        let per_minute = |share: f64| format!("{:5.2} % {:5.2} s", share * 100.0, share * 60.0);
-        println!("    {what:<28} database {}    relay {}", per_minute(database), per_minute(relay));
+        let name = format!(
+            "CPU of the database a minute, on an idle table of {} published rows{note}: {what}",
+            count(rows as usize)
+        );
+        let figure =
+            Figure::new(name, database * 60.0, "s").and(&format!(", {:.2} % of one core", database * 100.0));
+        let relay = format!("the relay {:.2} s, {:.2} %", relay * 60.0, relay * 100.0);
+        page.add(if arguments.is_some() { figure.beside(relay) } else { figure });
     }
     ground.empty();
 }

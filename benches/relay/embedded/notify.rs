@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use outboxd::NewEvent;
 use postgres::fallible_iterator::FallibleIterator;
 
+use super::no_trigger;
 use super::parts::append;
-use super::{no_trigger, range};
 use crate::ground::{DEADLINE, Ground, PAYLOAD_BYTES, QUEUE, payload};
 use crate::harness::{Database, Proc, wait_until};
-use crate::median;
+use crate::page::{Figure, Page, median};
 
 const ROUNDS: usize = 7;
 const WRITING: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ const BESIDES: [Beside; 4] = [
     Beside { what: "the trigger, run --listen", trigger: true, listener: false, relay: Some(LISTENING) },
 ];
 
-pub fn measure(ground: &Ground) {
+pub fn measure(ground: &Ground, page: &mut Page) {
     let mut rates = BESIDES.map(|_| WRITERS.map(|_| Vec::new()));
     for round in 0..ROUNDS {
         // Each has its turn at each place.
@@ -52,17 +52,19 @@ pub fn measure(ground: &Ground) {
     }
     let [alone, ..] = &rates;
     for (at, writers) in WRITERS.into_iter().enumerate() {
-        println!("\n{writers} writers of small transactions with one event each, medians of {ROUNDS} rounds");
+        let nothing = median(alone[at].iter().copied());
         for (beside, rates) in BESIDES.iter().zip(&rates) {
+            let name =
+                format!("{writers} writers of small transactions with one event each: {}", beside.what);
             let ratios: Vec<f64> =
                 rates[at].iter().zip(&alone[at]).map(|(rate, alone)| rate / alone).collect();
-            println!(
-                "    {:<42} {:>6.0} commits/s  {:.2} {}",
-                beside.what,
-                median(rates[at].iter().copied()),
-                median(ratios.iter().copied()),
-                range(&ratios)
-            );
+            let figure = Figure::new(name, median(rates[at].iter().copied()), "commits/s");
+            let is_alone = std::ptr::eq(rates, alone);
+            page.add(if is_alone {
+                figure
+            } else {
+                figure.beside(format!("nothing beside them: {nothing:.0} commits/s")).ratios(&ratios)
+            });
         }
     }
     ground.empty();

@@ -7,9 +7,9 @@ use outboxd::relay::{Answer, Stage1};
 use postgres::Client;
 
 use super::parts::{Parts, ms};
-use super::{percentile, range};
+use super::percentile;
 use crate::ground::{DEADLINE, Ground, QUEUE};
-use crate::{median, promise};
+use crate::page::{Figure, Page, median};
 
 const ROUNDS: usize = 5;
 const SAMPLES: usize = 100;
@@ -33,7 +33,7 @@ impl Round {
     }
 }
 
-pub fn measure(ground: &Ground) {
+pub fn measure(ground: &Ground, page: &mut Page) {
     ground.empty();
     let stage1 = Stage1::start(ground.config.clone()).unwrap();
     let mut bench = Bench { stage1, parts: Parts::new(ground), watcher: ground.database.connect() };
@@ -46,27 +46,20 @@ pub fn measure(ground: &Ground) {
         keyed.push(bench.round(true));
         ground.broker.drain_ready(QUEUE);
     }
-    let (ratio, text) = summary(&plain);
-    let what =
-        "stage 1, p50 of commit to confirm, against one bare publish with confirm + one small transaction";
-    promise(what, &text, &format!("{TO_REACH} times the sum"), ratio <= TO_REACH);
-    println!("    with an ordering key: {}", summary(&keyed).1);
+    page.add(figure("stage 1, commit to confirm, p50", &plain).at_most(TO_REACH));
+    page.add(figure("the same for an event with an ordering key", &keyed));
 }
 
-/// The ratio, and all in words.
-fn summary(rounds: &[Round]) -> (f64, String) {
+fn figure(name: &str, rounds: &[Round]) -> Figure {
     let middle = |figure: fn(&Round) -> f64| median(rounds.iter().map(figure));
     let ratios: Vec<f64> = rounds.iter().map(Round::ratio).collect();
-    let ratio = middle(Round::ratio);
-    let text = format!(
-        "{ratio:.2} {}: {:.2} ms (p90 {:.2} ms), against {:.2} ms + {:.2} ms",
-        range(&ratios),
-        middle(|it| it.confirmed),
-        middle(|it| it.confirmed_p90),
-        middle(|it| it.published),
-        middle(|it| it.committed),
-    );
-    (ratio, text)
+    let (published, committed) = (middle(|it| it.published), middle(|it| it.committed));
+    Figure::new(name, middle(|it| it.confirmed), "ms")
+        .and(&format!(" (p90 {:.2} ms)", middle(|it| it.confirmed_p90)))
+        .beside(format!(
+            "one bare publish with its confirm {published:.2} ms + one small transaction {committed:.2} ms"
+        ))
+        .ratios(&ratios)
 }
 
 struct Bench {

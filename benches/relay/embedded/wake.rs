@@ -9,10 +9,10 @@ use outboxd::NewEvent;
 use outboxd::relay::{Relay, RelayHandle, Stopped};
 
 use super::parts::{Parts, append};
-use super::{no_trigger, percentile, range};
+use super::{no_trigger, percentile};
 use crate::ground::{DEADLINE, Ground, PAYLOAD_BYTES, QUEUE, payload};
 use crate::harness::Database;
-use crate::{median, promise};
+use crate::page::{Figure, Page, median};
 
 const ROUNDS: usize = 3;
 
@@ -55,7 +55,7 @@ impl Round {
     }
 }
 
-pub fn measure(ground: &Ground) {
+pub fn measure(ground: &Ground, page: &mut Page) {
     let mut parts = Parts::new(ground);
     let (mut notified, mut nudged) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -66,26 +66,19 @@ pub fn measure(ground: &Ground) {
             rounds.push(Round { sum, waits: flow(ground, wake) });
         }
     }
-    let (ratio, text) = summary(&notified);
-    let what = format!("with `listen`, p50 of commit to consumer while {EVENTS_PER_S} events/s flow");
-    promise(&what, &text, &format!("{TO_REACH} times that sum"), ratio <= TO_REACH);
-    println!("    nudged by the application instead: {}", summary(&nudged).1);
+    let name = format!("with `listen`, commit to consumer while {EVENTS_PER_S} events/s flow, p50");
+    page.add(figure(&name, &notified).at_most(TO_REACH));
+    page.add(figure("the same, nudged by the application instead", &nudged));
 }
 
-/// The ratio, and all in words.
-fn summary(rounds: &[Round]) -> (f64, String) {
+fn figure(name: &str, rounds: &[Round]) -> Figure {
     let ratios: Vec<f64> = rounds.iter().map(Round::ratio).collect();
-    let ratio = median(ratios.iter().copied());
     let middle = |hundredths| median(rounds.iter().map(|it| percentile(&it.waits, hundredths)));
-    let text = format!(
-        "{ratio:.2} {}: {:.2} ms (p90 {:.2} ms, p99 {:.2} ms), against {:.2} ms",
-        range(&ratios),
-        middle(50),
-        middle(90),
-        middle(99),
-        median(rounds.iter().map(|it| it.sum)),
-    );
-    (ratio, text)
+    let sum = median(rounds.iter().map(|it| it.sum));
+    Figure::new(name, middle(50), "ms")
+        .and(&format!(" (p90 {:.2} ms, p99 {:.2} ms)", middle(90), middle(99)))
+        .beside(format!("one bare publish with its confirm + one small transaction: {sum:.2} ms"))
+        .ratios(&ratios)
 }
 
 /// A relay in the background that a commit wakes.

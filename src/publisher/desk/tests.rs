@@ -4,7 +4,8 @@ mod world;
 
 use super::*;
 use crate::message::Message;
-use world::{Nature, World};
+use crate::publisher::tests::broker::Nature;
+use world::World;
 
 /// How many histories are played. Each is a few hundred steps, so that all take a second or two.
 const SEEDS: u64 = 20_000;
@@ -34,13 +35,7 @@ fn play(seed: u64) -> World {
     } else {
         world.set_blocked(false);
     }
-    // Enough for anything to come to rest; what is stuck then is stuck for ever.
-    for _ in 0..5_000 {
-        if !world.desk.is_waiting() && world.desk.news.is_empty() {
-            break;
-        }
-        world.step();
-    }
+    world.come_to_rest();
     world
 }
 
@@ -66,18 +61,13 @@ fn undisturbed_only_the_guilty_pay() {
                 world.step();
             }
         }
-        for _ in 0..5_000 {
-            if !world.desk.is_waiting() && world.desk.news.is_empty() {
-                break;
-            }
-            world.step();
-        }
+        world.come_to_rest();
         for (key, nature) in &world.natures {
             let outcome = world.outcomes.get(key);
             let expected = match nature {
                 Nature::Fine => matches!(outcome, Some(Outcome::Confirmed(_))),
                 Nature::Full => matches!(outcome, Some(Outcome::Busy(_))),
-                Nature::Unroutable | Nature::NoExchange | Nature::Malformed => {
+                Nature::Unroutable | Nature::NoExchange | Nature::Malformed | Nature::Killer => {
                     matches!(outcome, Some(Outcome::Refused(_)))
                 }
             };

@@ -51,7 +51,9 @@ fn a_session_that_ends_while_it_settles_costs_nothing() {
 /// One backend that dies takes all sessions with it: the server cannot know what it left in the shared memory.
 #[test]
 fn a_backend_that_is_killed_costs_nothing_but_time() {
-    let server = Postgres::start(&PostgresOptions::default());
+    // What was committed without it may be gone with the shared memory.
+    let config = vec!["synchronous_commit = on".to_owned()];
+    let server = Postgres::start(&PostgresOptions { config, ..PostgresOptions::default() });
     let world = World::on(server.database_from("outbox", init), amqp_url());
     let mut batch = Batch::unconfirmed(world, &[]);
     let claims = backends(&mut batch.world.client, "idle in transaction");

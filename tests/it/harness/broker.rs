@@ -62,6 +62,15 @@ impl Broker {
         Broker { channel, connection: RefCell::new(Some(connection)) }
     }
 
+    /// What the broker says its version is.
+    pub fn version(&self) -> String {
+        let connection = self.connection.borrow();
+        match connection.as_ref().and_then(|it| it.server_properties().get("version")) {
+            Some(AmqpValue::LongString(version)) => version.clone(),
+            other => panic!("a broker without a version: {other:?}"),
+        }
+    }
+
     /// Declares a durable queue.
     pub fn declare_queue(&self, name: &str, arguments: &[(&str, AmqpValue)]) {
         let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();

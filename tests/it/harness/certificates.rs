@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use super::guard::Guard;
 use super::rabbit::RabbitOptions;
-use super::server::find_in_path;
+use super::root::find_in_path;
 
 /// What every call needs, so that the machine's own configuration does not matter.
 const CONFIG: &str = "[req]\ndistinguished_name = name\nprompt = no\n[name]\nCN = unnamed\n";

@@ -18,6 +18,7 @@ mod postgres;
 mod process;
 mod proxy;
 mod rabbit;
+mod root;
 mod server;
 mod wait;
 
@@ -120,6 +121,15 @@ impl Servers {
     /// A connection of the test's own to the broker.
     pub fn broker(&self) -> Broker {
         Broker::open(self.amqp_url())
+    }
+
+    /// What PostgreSQL and the broker say their versions are, such as `15.18` and `3.10.8`.
+    pub fn versions(&self) -> (String, String) {
+        let row = self.database().connect().query_one("show server_version", &[]);
+        let postgres: String = row.expect("a server knows its version").get(0);
+        // What follows says how it was packaged.
+        let postgres = postgres.split(' ').next().unwrap_or_default().to_owned();
+        (postgres, self.broker().version())
     }
 
     /// The PostgreSQL server, unless somebody else runs it.

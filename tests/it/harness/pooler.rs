@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::postgres::{AS_POSTGRES, as_server_user, run};
-use super::server::{Failure, Server, find_in_path, free_port, is_root, retry_lost_ports, write_private};
+use super::root::{Root, find_in_path};
+use super::server::{Failure, Server, free_port, is_root, retry_lost_ports, write_private};
 
 const READY: &str = "process up";
 
@@ -39,7 +40,7 @@ impl Pooler {
                 let mut owner = Command::new("chown");
                 run(owner.args(["-R", "postgres:postgres"]).arg(server.folder())).map_err(Failure::Other)?;
             }
-            let mut command = as_server_user(&program);
+            let mut command = as_server_user(&Root::machine(), &program);
             command.arg(&file);
             server.start(command, READY)?;
             Ok(Pooler { server, port })

@@ -7,12 +7,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::database::{Cluster, Database};
-use super::server::{
-    Failure, Server, find_in_path, free_port, is_root, newest, retry_lost_ports, write_private,
-};
+use super::root::Root;
+use super::server::{Failure, Server, free_port, is_root, retry_lost_ports, write_private};
 
 /// PostgreSQL refuses to run as root, so root hands over to the user that the package has made.
 pub(super) const AS_POSTGRES: &str = "setpriv --reuid postgres --regid postgres --clear-groups";
+
+/// Names a folder with the `/usr` of another Debian release, whose PostgreSQL is then taken.
+const ROOT_VARIABLE: &str = "OUTBOXD_TEST_POSTGRES_ROOT";
 
 const READY: &str = "database system is ready to accept connections";
 
@@ -33,10 +35,23 @@ pub struct PostgresOptions {
     pub files: Vec<(String, String)>,
 }
 
+/// PostgreSQL's programs, and where they run.
+#[derive(Clone)]
+struct Programs {
+    root: Root,
+    folder: PathBuf,
+}
+
+impl Programs {
+    fn command(&self, program: &str) -> Command {
+        as_server_user(&self.root, &self.folder.join(program))
+    }
+}
+
 /// A running PostgreSQL server. It ends, and its data is removed, on drop.
 pub struct Postgres {
     server: Server,
-    binaries: PathBuf,
+    programs: Programs,
     port: u16,
     cluster: Cluster,
 }
@@ -51,16 +66,18 @@ impl Postgres {
     }
 
     pub(super) fn try_start(options: &PostgresOptions, disposable: bool) -> Result<Postgres, String> {
-        let binaries = newest("/usr/lib/postgresql", "", "bin", "postgres")
-            .or_else(|| find_in_path("postgres")?.parent().map(Path::to_owned))
+        let root = Root::given_by(ROOT_VARIABLE);
+        let folder = root
+            .find("/usr/lib/postgresql", "", "bin", "postgres")
             .ok_or("the PostgreSQL server is not installed; run: make prepare")?;
+        let programs = Programs { root, folder };
         retry_lost_ports(|| {
             let mut server = Server::new("PostgreSQL", if is_root() { AS_POSTGRES } else { "" });
-            init(&server, &binaries, options).map_err(Failure::Other)?;
+            init(&server, &programs, options).map_err(Failure::Other)?;
             let port = free_port();
-            server.start(command(&server, &binaries, port), READY)?;
+            server.start(command(&server, &programs, port), READY)?;
             let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
-            Ok(Postgres { server, binaries: binaries.clone(), port, cluster: Cluster::new(url, disposable) })
+            Ok(Postgres { server, programs: programs.clone(), port, cluster: Cluster::new(url, disposable) })
         })
     }
 
@@ -111,11 +128,11 @@ impl Postgres {
     pub fn standby(&self) -> Postgres {
         let started = retry_lost_ports(|| {
             let mut server = Server::new("PostgreSQL (standby)", if is_root() { AS_POSTGRES } else { "" });
-            copy(&server, &self.binaries, self.port).map_err(Failure::Other)?;
+            copy(&server, &self.programs, self.port).map_err(Failure::Other)?;
             let port = free_port();
-            server.start(command(&server, &self.binaries, port), STANDBY_READY)?;
+            server.start(command(&server, &self.programs, port), STANDBY_READY)?;
             let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
-            Ok(Postgres { server, binaries: self.binaries.clone(), port, cluster: Cluster::new(url, true) })
+            Ok(Postgres { server, programs: self.programs.clone(), port, cluster: Cluster::new(url, true) })
         });
         started.unwrap_or_else(|message| panic!("{message}"))
     }
@@ -138,7 +155,7 @@ impl Postgres {
     /// Starts the server again after `stop` or `kill`, with the same port and data. If it runs, it is stopped first.
     pub fn restart(&mut self) {
         self.stop();
-        let command = command(&self.server, &self.binaries, self.port);
+        let command = command(&self.server, &self.programs, self.port);
         if let Err(Failure::PortLost(message) | Failure::Other(message)) = self.server.start(command, READY) {
             panic!("{message}");
         }
@@ -146,7 +163,7 @@ impl Postgres {
 }
 
 /// Makes the data folder.
-fn init(server: &Server, binaries: &Path, options: &PostgresOptions) -> Result<(), String> {
+fn init(server: &Server, programs: &Programs, options: &PostgresOptions) -> Result<(), String> {
     let folder = server.folder();
     let data = folder.join("data");
     for (name, text) in &options.files {
@@ -155,7 +172,7 @@ fn init(server: &Server, binaries: &Path, options: &PostgresOptions) -> Result<(
     if is_root() {
         run(Command::new("chown").args(["-R", "postgres:postgres"]).arg(folder))?;
     }
-    let mut initdb = as_server_user(&binaries.join("initdb"));
+    let mut initdb = programs.command("initdb");
     server.guard().adopt(&mut initdb);
     initdb
         .args(["-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8", "-D"])
@@ -188,12 +205,12 @@ fn init(server: &Server, binaries: &Path, options: &PostgresOptions) -> Result<(
 }
 
 /// Copies a running server's data, and makes it a standby's.
-fn copy(server: &Server, binaries: &Path, port: u16) -> Result<(), String> {
+fn copy(server: &Server, programs: &Programs, port: u16) -> Result<(), String> {
     let (folder, data) = (server.folder(), server.folder().join("data"));
     if is_root() {
         run(Command::new("chown").args(["-R", "postgres:postgres"]).arg(folder))?;
     }
-    let mut backup = as_server_user(&binaries.join("pg_basebackup"));
+    let mut backup = programs.command("pg_basebackup");
     server.guard().adopt(&mut backup);
     backup.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "--no-sync", "-c", "fast", "-p"]);
     run(backup.arg(port.to_string()).arg("-D").arg(&data).current_dir(folder))?;
@@ -206,23 +223,23 @@ fn copy(server: &Server, binaries: &Path, port: u16) -> Result<(), String> {
         .map_err(|error| format!("cannot configure the standby: {error}"))
 }
 
-fn command(server: &Server, binaries: &Path, port: u16) -> Command {
-    let mut command = as_server_user(&binaries.join("postgres"));
+fn command(server: &Server, programs: &Programs, port: u16) -> Command {
+    let mut command = programs.command("postgres");
     command.arg("-D").arg(server.folder().join("data")).args(["-p", &port.to_string()]);
     command
 }
 
 /// A command with a clean environment, run by the server's user. Messages are in English, for `READY`.
-pub(super) fn as_server_user(program: &Path) -> Command {
+pub(super) fn as_server_user(root: &Root, program: &Path) -> Command {
     let mut command = if is_root() {
         let mut words = AS_POSTGRES.split(' ');
-        let mut command = Command::new(words.next().unwrap_or_default());
+        let mut command = root.command(words.next().unwrap_or_default());
         command.args(words).arg(program);
         command
     } else {
-        Command::new(program)
+        root.command(program)
     };
-    command.env_clear().env("LC_ALL", "C").envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.env("LC_ALL", "C");
     command
 }
 

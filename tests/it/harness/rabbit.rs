@@ -6,7 +6,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{fs, io};
 
-use super::server::{Failure, Server, find_in_path, free_port, newest, retry_lost_ports, write_private};
+use super::root::Root;
+use super::server::{Failure, Server, free_port, retry_lost_ports, write_private};
+
+/// Names a folder with the `/usr` of another Debian release, whose RabbitMQ is then taken.
+const ROOT_VARIABLE: &str = "OUTBOXD_TEST_RABBITMQ_ROOT";
 
 const READY: &str = "Server startup complete";
 
@@ -24,6 +28,7 @@ pub struct RabbitOptions {
 /// A running RabbitMQ broker. It ends, and its data is removed, on drop.
 pub struct Rabbit {
     server: Server,
+    root: Root,
     scripts: PathBuf,
     ports: Ports,
 }
@@ -45,13 +50,17 @@ impl Rabbit {
     }
 
     pub(super) fn try_start(options: &RabbitOptions) -> Result<Rabbit, String> {
-        let scripts = find_scripts().ok_or("the RabbitMQ broker is not installed; run: make prepare")?;
+        let root = Root::given_by(ROOT_VARIABLE);
+        // RabbitMQ's own scripts. The ones in PATH on Debian are wrappers that change the user.
+        let scripts = root
+            .find("/usr/lib/rabbitmq/lib", "rabbitmq_server-", "sbin", "rabbitmq-server")
+            .ok_or("the RabbitMQ broker is not installed; run: make prepare")?;
         retry_lost_ports(|| {
             let ports = Ports { amqp: free_port(), distribution: free_port(), mapper: free_port() };
             let server = Server::new("RabbitMQ", "");
             init(&server, &ports, options)
                 .map_err(|error| Failure::Other(format!("cannot configure RabbitMQ: {error}")))?;
-            let mut rabbit = Rabbit { server, scripts: scripts.clone(), ports };
+            let mut rabbit = Rabbit { server, root: root.clone(), scripts: scripts.clone(), ports };
             rabbit.run()?;
             Ok(rabbit)
         })
@@ -105,12 +114,13 @@ impl Rabbit {
     /// Evaluates an Erlang expression (with its full stop) in the broker, and returns the printed value.
     /// It takes a few milliseconds where `erl_call` is installed, otherwise it goes through `rabbitmqctl`.
     pub fn eval(&self, expression: &str) -> String {
-        let Some(folder) = newest("/usr/lib/erlang/lib", "erl_interface-", "bin", "erl_call") else {
+        let Some(folder) = self.root.newest("/usr/lib/erlang/lib", "erl_interface-", "bin", "erl_call")
+        else {
             return self.ctl(&["eval", expression]).trim().to_owned();
         };
         let cookie = fs::read_to_string(self.folder().join(".erlang.cookie")).unwrap_or_default();
-        let mut command = Command::new(folder.join("erl_call"));
-        command.env_clear().env("ERL_EPMD_PORT", self.ports.mapper.to_string());
+        let mut command = self.root.command(folder.join("erl_call"));
+        command.env("ERL_EPMD_PORT", self.ports.mapper.to_string());
         command.args(["-c", &cookie, "-n", &self.node(), "-e"]);
         let output = feed(&mut command, expression);
         let output = output.unwrap_or_else(|error| panic!("cannot run erl_call: {error}"));
@@ -160,8 +170,7 @@ impl Rabbit {
     /// One of RabbitMQ's scripts in a clean environment that says where everything of this broker is.
     fn command(&self, script: &str) -> Command {
         let folder = self.folder();
-        let mut command = Command::new(self.scripts.join(script));
-        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+        let mut command = self.root.command(self.scripts.join(script));
         command.current_dir(folder).env("HOME", folder).env("LANG", "C.UTF-8");
         command.env("ERL_EPMD_ADDRESS", "127.0.0.1").env("ERL_EPMD_PORT", self.ports.mapper.to_string());
         command.env("RABBITMQ_NODENAME", self.node());
@@ -199,12 +208,6 @@ fn init(server: &Server, ports: &Ports, options: &RabbitOptions) -> io::Result<(
     fs::write(folder.join("rabbitmq.conf"), config + "\n")?;
     // No plugins: each would bring a listener on a fixed port, and seconds of boot time.
     fs::write(folder.join("enabled_plugins"), "[].\n")
-}
-
-/// RabbitMQ's own scripts. The ones in PATH on Debian are wrappers that change the user.
-fn find_scripts() -> Option<PathBuf> {
-    newest("/usr/lib/rabbitmq/lib", "rabbitmq_server-", "sbin", "rabbitmq-server")
-        .or_else(|| Some(find_in_path("rabbitmq-server")?.canonicalize().ok()?.parent()?.to_owned()))
 }
 
 /// Runs a command with this text as its input, and returns its output.

@@ -177,25 +177,6 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0)
 }
 
-/// A program in one of the folders of PATH.
-pub fn find_in_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
-/// The folder `parent/<prefix><version><suffix>` with the highest version that holds `program`.
-pub fn newest(parent: &str, prefix: &str, suffix: &str, program: &str) -> Option<PathBuf> {
-    let entries = fs::read_dir(parent).ok()?.flatten();
-    let versions = entries.filter_map(|entry| {
-        let name = entry.file_name().into_string().ok()?;
-        let version: Vec<u32> =
-            name.strip_prefix(prefix)?.split('.').map_while(|part| part.parse().ok()).collect();
-        let folder = entry.path().join(suffix);
-        folder.join(program).is_file().then_some((version, folder))
-    });
-    versions.max().map(|(_, folder)| folder)
-}
-
 fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")

@@ -2,6 +2,7 @@
 //! of claims; what is tested is that the walks come to their end, and leave nothing behind that could be sent.
 
 use super::*;
+use crate::simulated::Chance;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
@@ -48,7 +49,7 @@ struct Relay {
 }
 
 struct Simulation {
-    dice: u64,
+    chance: Chance,
     rows: Vec<Row>,
     relays: Vec<Relay>,
     flights: u64,
@@ -62,7 +63,7 @@ impl Simulation {
     fn new(seed: u64) -> Self {
         let beat = if seed % 3 == 0 { Duration::ZERO } else { BEAT };
         let mut simulation =
-            Self { dice: seed, rows: vec![], relays: vec![], flights: 0, sent: vec![], beat };
+            Self { chance: Chance::new(seed), rows: vec![], relays: vec![], flights: 0, sent: vec![], beat };
         for _ in 0..4 + simulation.below(30) {
             simulation.insert();
         }
@@ -75,8 +76,7 @@ impl Simulation {
     }
 
     fn below(&mut self, sides: usize) -> usize {
-        self.dice = self.dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((self.dice >> 33) as usize) % sides
+        self.chance.below(sides as u64) as usize
     }
 
     fn insert(&mut self) {

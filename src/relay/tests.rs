@@ -1,0 +1,3 @@
+//! The relay against modelled servers.
+
+mod simulation;
