@@ -31,7 +31,7 @@ impl Limit {
 
     /// Whether its time has been over for longer than this.
     pub(super) fn is_over_by(&self, time: Duration) -> bool {
-        self.until.is_some_and(|until| until.elapsed() > time)
+        self.until.is_some_and(|until| clock::now().saturating_duration_since(until) > time)
     }
 
     /// How many events the next claim may take, `batch_rows` at most.
