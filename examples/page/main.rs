@@ -78,7 +78,8 @@ fn main() -> ExitCode {
     ];
     let mut relay = Proc::spawn(&binary, &arguments, &environment);
     let line = relay.wait_for_line(" are at http://", DEADLINE);
-    let url = line.split_once("http://").map(|(_, addr)| format!("http://{addr}")).expect("an address");
+    let (_, rest) = line.split_once("http://").expect("an address");
+    let url = format!("http://{}/", rest.split('/').next().unwrap_or_default());
     let mut client = Client::connect(&store.url(&database.name), NoTls).expect("a session");
     println!("making {TRAFFIC:?} of traffic at {url}");
     traffic(&mut client);

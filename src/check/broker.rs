@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::config::Broker;
+use crate::config::{Broker, Parts};
 use crate::error::{Kind, Result};
 use crate::publisher::{self, Alarms, BrokerInfo, Session};
 
 use super::routing::{Routed, There};
-use super::{Finding, Subject, database};
+use super::{Finding, database};
 
 /// The versions that everything here is tested on.
 const TESTED: &str = "3.10, 4.0 and 4.3";
@@ -17,9 +17,8 @@ const TESTED: &str = "3.10, 4.0 and 4.3";
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// Whether a relay that was frozen might send what others have sent since.
-pub(super) fn short_claim(subject: &Subject) -> Option<Finding> {
-    let idle = subject.database.claim_max_idle;
-    let broker = subject.broker.as_ref()?;
+pub(super) fn short_claim(parts: &Parts) -> Option<Finding> {
+    let (broker, idle) = (parts.broker.as_ref()?, parts.database.as_ref()?.claim_max_idle);
     Some(match publisher::cut_off(broker.url.expose()) {
         Some(cut_off) if idle >= cut_off => return None,
         Some(cut_off) => Finding::warning(

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::config::Database;
 use crate::outbox::{self, Inspector, SNAPSHOT_AGE, SNAPSHOT_TRANSACTIONS, ServerFacts};
 
-use super::{Finding, Subject};
+use super::Finding;
 
 /// The versions that everything here is tested on.
 const TESTED: &str = "15, 17 and 18";
@@ -16,12 +17,12 @@ const OLDEST: i32 = 14;
 const CLOCK_MAX_S: f64 = 5.0;
 
 /// The findings, and the role that we are, if the database can be reached.
-pub(super) fn look(subject: &Subject, inspector: &mut Inspector) -> (Vec<Finding>, Option<String>) {
+pub(super) fn look(database: &Database, inspector: &mut Inspector) -> (Vec<Finding>, Option<String>) {
     let server = match inspector.server() {
         Ok(server) => server,
         Err(error) => return (vec![Finding::of("database", &error)], None),
     };
-    let address = outbox::describe(&subject.database);
+    let address = outbox::describe(database);
     let mut findings = vec![reached(&address, &server), version(&server)];
     findings.push(match inspector.try_writing() {
         Ok(()) => Finding::ok("writable", "takes writes"),
@@ -29,7 +30,7 @@ pub(super) fn look(subject: &Subject, inspector: &mut Inspector) -> (Vec<Finding
     });
     findings.push(clock(&server));
     findings.push(match inspector.zone() {
-        Ok(zone) if subject.database.time_zone.is_some() => {
+        Ok(zone) if database.time_zone.is_some() => {
             Finding::ok("time_zone", format!("times without a zone are read as those of {zone} (time_zone)"))
         }
         Ok(zone) => Finding::ok("time_zone", format!("the session's zone is {zone}")),

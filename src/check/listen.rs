@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::config::{Database, Secret};
 use crate::outbox::Listener;
 
-use super::{Finding, Subject, database};
+use super::{Finding, database};
 
 /// How long a message may take.
 const HEARD_WITHIN: Duration = Duration::from_secs(5);
@@ -13,11 +14,11 @@ const HEARD_WITHIN: Duration = Duration::from_secs(5);
 /// The message.
 const TEST: &str = "outboxd check";
 
-pub(super) fn look(subject: &Subject) -> Vec<Finding> {
-    let Some(url) = &subject.listen else {
+pub(super) fn look(database: &Database, listen: Option<&Option<Secret>>) -> Vec<Finding> {
+    let Some(url) = listen else {
         return Vec::new();
     };
-    let mut listener = Listener::new(&subject.database, url.as_ref());
+    let mut listener = Listener::new(database, url.as_ref());
     let told = match listener.open() {
         Ok(told) => told,
         Err(error) => return vec![Finding::of("notify", &error)],

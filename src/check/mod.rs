@@ -10,57 +10,11 @@ mod listen;
 mod routing;
 mod table;
 
-use std::time::Duration;
-
-use crate::config::{Broker, Claim, Config, Database, Operator, Routing, Secret};
+use crate::config::Parts;
 use crate::error::{Error, Kind};
 use crate::outbox::Inspector;
 
 pub use routing::{Routed, Seen};
-
-/// What is looked at.
-#[derive(Debug, Clone)]
-pub struct Subject {
-    /// Where the outbox is.
-    pub database: Database,
-    /// What a claim takes.
-    pub claim: Claim,
-    /// Where events go.
-    pub routing: Routing,
-    /// Whether the relay is to purge.
-    pub retention: Option<Duration>,
-    /// Where messages go; none when that is not known.
-    pub broker: Option<Broker>,
-    /// Whether the relay is to listen, and where, if not at the database.
-    pub listen: Option<Option<Secret>>,
-}
-
-impl From<Config> for Subject {
-    fn from(config: Config) -> Self {
-        Self {
-            database: config.database,
-            claim: config.claim,
-            routing: config.routing,
-            retention: config.retention,
-            broker: Some(config.broker),
-            listen: config.listen.then_some(config.listen_url),
-        }
-    }
-}
-
-/// What is left to look at when the broker's part of a configuration is wrong.
-impl From<Operator> for Subject {
-    fn from(operator: Operator) -> Self {
-        Self {
-            database: operator.database,
-            claim: operator.claim,
-            routing: operator.routing,
-            retention: operator.retention,
-            broker: None,
-            listen: None,
-        }
-    }
-}
 
 /// How an item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,22 +78,26 @@ pub struct Report {
     pub routes: Vec<Routed>,
 }
 
-/// Looks at everything. Each wait is bounded: that for a session by `open_timeout`, that for an answer by 20 s.
-pub fn check(subject: &Subject) -> Report {
-    let mut findings = routing::unreachable(&subject.routing);
-    findings.extend(broker::short_claim(subject));
-    let mut inspector = Inspector::new(&subject.database, &subject.claim);
-    let (seen, role) = database::look(subject, &mut inspector);
-    findings.extend(seen);
+/// Looks at everything that the configuration names. Each wait is bounded: that for a session by `open_timeout`, that for
+/// an answer by 20 s.
+pub fn check(parts: &Parts) -> Report {
+    let mut findings = parts.routing.as_ref().map(routing::unreachable).unwrap_or_default();
+    findings.extend(broker::short_claim(parts));
     let mut kinds = Vec::new();
-    if let Some(role) = role {
-        let (seen, found) = table::look(subject, &mut inspector, &role);
+    if let (Some(database), Some(claim)) = (&parts.database, &parts.claim) {
+        let mut inspector = Inspector::new(database, claim);
+        let (seen, role) = database::look(database, &mut inspector);
         findings.extend(seen);
-        kinds = found;
-        findings.extend(listen::look(subject));
+        if let Some(role) = role {
+            let (seen, found) = table::look(&database.table, parts.retention, &mut inspector, &role);
+            findings.extend(seen);
+            kinds = found;
+            findings.extend(listen::look(database, parts.listen.as_ref()));
+        }
     }
-    let mut routes = routing::routes(&subject.routing, &kinds);
-    if let Some(broker) = &subject.broker {
+    let mut routes =
+        parts.routing.as_ref().map(|routing| routing::routes(routing, &kinds)).unwrap_or_default();
+    if let Some(broker) = &parts.broker {
         findings.extend(broker::look(broker, &mut routes));
     }
     findings.extend(routes.iter().filter_map(Routed::finding));

@@ -1,11 +1,13 @@
 //! What is found about the table: rights, columns, indexes, the claim's plan, and which events wait. Decides what that
 //! means.
 
+use std::time::Duration;
+
 use crate::config::TableName;
 use crate::error::{Kind, Server};
 use crate::outbox::{EventKind, Grants, Inspector, Plan};
 
-use super::{Finding, Subject};
+use super::Finding;
 
 /// A table up to this size is read through in no time, whatever the plan; in bytes.
 const SMALL: u64 = 8 << 20;
@@ -15,11 +17,11 @@ const KINDS_MAX: usize = 50;
 
 /// The findings, and the kinds of unfinished events.
 pub(super) fn look(
-    subject: &Subject,
+    table: &TableName,
+    retention: Option<Duration>,
     inspector: &mut Inspector,
     role: &str,
 ) -> (Vec<Finding>, Vec<EventKind>) {
-    let table = &subject.database.table;
     let mut findings = Vec::new();
     let grants = match inspector.grants(role) {
         Ok(found) => found,
@@ -32,7 +34,7 @@ pub(super) fn look(
     match grants.iter().find(|it| it.is_meant) {
         Some(it) => {
             (may_look, bytes) = (it.missing.is_empty(), it.bytes);
-            findings.extend(rights(it, role, subject.retention.is_some()));
+            findings.extend(rights(it, role, retention.is_some()));
         }
         None if grants.is_empty() => {}
         None => {

@@ -21,7 +21,7 @@ pub(super) fn command() -> Command {
 
 /// Looks and tells; the exit code is that of the worst error.
 pub(crate) fn check(checked: Checked, as_json: bool) -> Exit {
-    let mut report = checked.subject.as_ref().map(check::check).unwrap_or_default();
+    let mut report = check::check(&checked.parts);
     report.findings.splice(0..0, configuration(&checked));
     if as_json {
         print::line(document(&report));

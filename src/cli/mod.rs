@@ -37,9 +37,13 @@ pub(crate) fn main(
     let args = match args::parse(arguments) {
         Ok(args) => args,
         Err(error) => {
-            let asked_for = !error.use_stderr();
-            let _ = error.print();
-            return if asked_for { Exit::Done } else { Exit::Usage };
+            if !error.use_stderr() {
+                let _ = error.print();
+                return Exit::Done;
+            }
+            logging::start(0);
+            logging::say_all(&error.render().to_string());
+            return Exit::Usage;
         }
     };
     logging::start(args.verbose);

@@ -1,14 +1,16 @@
 //! `outboxd once`: what is due is relayed, and what became of it said in one line.
 
+mod run;
+
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use outboxd::config::{Config, parse_duration};
 use outboxd::event::Tally;
 use outboxd::outbox::{Backlog, Outbox};
-use outboxd::relay::{Happening, Relay, Tick, Trouble};
+use outboxd::relay::Trouble;
 use serde_json::{Value, json};
 
 use super::exit::Exit;
@@ -17,6 +19,7 @@ use super::relay::stop_on_signals;
 use super::systemd::Manager;
 use super::watch::Leaving;
 use super::{preview, print};
+use run::Run;
 
 const MAX_DURATION: &str = "max_duration";
 const MAX_EVENTS: &str = "max_events";
@@ -90,48 +93,39 @@ struct Report {
 /// Drains what is due and ends.
 pub(crate) fn once(config: Config, asked: &Once) -> Exit {
     let mut leaving = Leaving::new(config.metrics.file.clone());
-    let exit = match relay(config, asked, &mut leaving) {
-        Some(report) => {
-            report.print(asked.json);
-            report.exit
-        }
-        None => Exit::Internal,
-    };
+    let report = relay(config, asked, &mut leaving);
+    let exit = report.as_ref().map_or(Exit::Internal, |it| it.exit);
+    // Before anything is said: whoever reads that may take long.
     leaving.write(exit);
+    if let Some(report) = report {
+        report.print(asked.json);
+    }
     exit
 }
 
 /// Relays; none when it could not even begin, which is said.
 fn relay(config: Config, asked: &Once, leaving: &mut Leaving) -> Option<Report> {
     let stop = stop_on_signals(&config, &Manager::default())?;
-    let min_age = humantime::format_duration(config.claim.min_age).to_string();
+    let (min_age, grace) = (config.claim.min_age, config.grace);
     let progress = show(&config, asked);
-    let mut relay = Relay::new(config);
-    if let Some(count) = progress.as_ref().map(Progress::count) {
-        relay = relay.observed_by(move |happening| {
-            if let Happening::Settled { tally, .. } = happening {
-                count.add(tally.claimed.saturating_sub(tally.unconfirmed + tally.released));
-            }
-        });
-    }
-    let began = Instant::now();
-    let tick = relay.tick_within(&stop, asked.max_duration, asked.max_events);
-    let took = began.elapsed();
+    let count = progress.as_ref().map(Progress::count);
+    let run = run::run(config, asked, stop, count, leaving.is_wanted())
+        .inspect_err(|error| print::error(format_args!("starting a thread failed: {error}")))
+        .ok()?;
     drop(progress);
-    let Tick { tally, stopped, more, trouble, .. } = tick;
-    let idle = tally.claimed == 0 && trouble.is_none() && !stopped && !more;
-    let trouble = if idle { relay.probe_broker() } else { trouble };
-    let bound = more.then(|| asked.bound(&tally));
-    // Whether the last event that it might take was the last one there was, nobody has looked.
-    let looked = (idle || bound.is_some() && trouble.is_none()).then(|| relay.outbox().backlog());
-    if trouble.is_none() {
-        advise(relay.outbox());
+    let Run { tally, tick, took, trouble, backlog, figures, is_late } = run;
+    let ended = tick.is_some();
+    leaving.note(tally, ended && trouble.is_none(), figures);
+    if !ended && !is_late {
+        // It has panicked, which is told.
+        return None;
     }
-    leaving.note(tally, trouble.as_ref(), relay.outbox());
-    relay.close();
-    let is_left = bound.is_some() && !matches!(&looked, Some(Ok(backlog)) if backlog.due == 0);
+    let (stopped, more, idle) =
+        tick.map(|it| (it.stopped, it.more, run::is_idle(&it))).unwrap_or((false, true, false));
+    let bound = more.then(|| asked.bound(&tally));
+    let is_left = more && !matches!(&backlog, Some(Ok(backlog)) if backlog.due == 0);
     let leaves_work = stopped || is_left || tally.leaves_work();
-    let (backlog, unseen) = match looked.filter(|_| idle) {
+    let (backlog, unseen) = match backlog.filter(|_| idle) {
         Some(Ok(backlog)) => (Some(backlog), None),
         Some(Err(error)) => (None, Some(error)),
         None => (None, None),
@@ -139,10 +133,18 @@ fn relay(config: Config, asked: &Once, leaving: &mut Leaving) -> Option<Report> 
     let (error, exit) = match (&trouble, &unseen) {
         (Some(trouble), _) => (Some(since(trouble)), trouble.error.kind().into()),
         (None, Some(error)) => (Some(error.to_string()), error.kind().into()),
+        (None, None) if !ended => (Some(late(grace)), Exit::Incomplete),
         (None, None) if leaves_work => (None, Exit::Incomplete),
         (None, None) => (None, Exit::Done),
     };
+    let min_age = humantime::format_duration(min_age).to_string();
     Some(Report { tally, took, stopped, bound, leaves_work, backlog, min_age, error, exit })
+}
+
+fn late(grace: Duration) -> String {
+    format!(
+        "still not done {grace:?} (grace) after --max-duration: a server does not answer; what was in flight is due again"
+    )
 }
 
 /// Shows how far it is, where somebody looks. How much there is to do is asked on a session of its own, beside the work.
@@ -162,14 +164,6 @@ fn show(config: &Config, asked: &Once) -> Option<Progress> {
 fn since(trouble: &Trouble) -> String {
     let Trouble { error, since, .. } = trouble;
     format!("{error} (since {})", DateTime::<Utc>::from(*since).to_rfc3339_opts(SecondsFormat::Secs, true))
-}
-
-/// Warns of what slows the relay down or leads it astray. What it could not look at is no trouble of this run.
-fn advise(outbox: &mut Outbox) {
-    match outbox.advice() {
-        Ok(advice) => advice.iter().for_each(|it| log::warn!("{it}")),
-        Err(error) => log::debug!("{error}"),
-    }
 }
 
 impl Once {

@@ -3,7 +3,7 @@
 //! A reader that went away is no reason to fail: what the command does is done in the servers.
 
 use std::fmt::Display;
-use std::io::{Write, stderr, stdout};
+use std::io::{Write, stdout};
 
 use super::logging;
 
@@ -12,12 +12,10 @@ pub(crate) fn line(text: impl Display) {
     let _ = writeln!(stdout(), "{text}");
 }
 
-/// An error, with the program's name before it, in one line whatever a server said. What was logged before comes before
-/// it. For the journal it is as much of an error as those that are logged.
+/// An error: for a person a line with the program's name before it, whatever a server said; where the log is JSON, one of
+/// its lines. What was logged before comes before it, and nobody waits for a reader for long.
 pub(crate) fn error(text: impl Display) {
-    logging::flush();
-    let priority = if logging::writes_to_journal() { "<3>" } else { "" };
-    let _ = writeln!(stderr(), "{priority}outboxd: {}", one_line(&text.to_string()));
+    logging::say(&text.to_string());
 }
 
 /// Control characters as their escapes: what a row holds must not look like another line, or move the cursor.

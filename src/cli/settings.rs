@@ -7,10 +7,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use outboxd::check::Subject;
 use outboxd::config::{
-    Config, Database, Given, GivenRoute, LogFormat, Operator, Origin, Problem, Problems, SETTINGS, Setting,
-    TableName, exposed_flags, is_ignored_variable, is_libpq_variable, origins, parse_toml,
+    Config, Database, Given, GivenRoute, LogFormat, Operator, Origin, Parts, Problem, Problems, SETTINGS,
+    Setting, TableName, exposed_flags, is_ignored_variable, is_libpq_variable, origins, parse_toml,
 };
 
 use super::args::CONFIG;
@@ -74,7 +73,7 @@ pub(crate) fn table(
 /// What `check` looks at.
 pub(crate) struct Checked {
     /// As much of the configuration as is right.
-    pub(crate) subject: Option<Subject>,
+    pub(crate) parts: Parts,
     /// What is wrong with it.
     pub(crate) problems: Vec<Problem>,
     /// Where the values come from that are not defaults.
@@ -92,14 +91,16 @@ pub(crate) fn checked(
 ) -> Checked {
     let gathered = gather(matches, environment);
     let (given, routes) = (gathered.given.clone(), gathered.routes.clone());
-    let config = Config::from_given(&given, &routes);
-    let rest = || Operator::from_given(&given, &routes).ok().map(Subject::from);
-    let (subject, problems) = match gathered.finish(config) {
-        Ok(config) => (Some(config.into()), Vec::new()),
-        Err(Problems(problems)) => (rest(), problems),
-    };
+    let is_unread = !gathered.problems.is_empty();
+    let problems = gathered.finish(Config::from_given(&given, &routes)).err();
+    let mut parts = Parts::from_given(&given, &routes);
+    if is_unread {
+        // Where events go may well stand there, and what is missing elsewhere would be told of in vain.
+        parts.routing = None;
+    }
+    let problems = problems.map(|it| it.0).unwrap_or_default();
     let (origins, exposed) = (origins(&given), exposed_flags(&given));
-    Checked { subject, problems, origins, exposed, routes: routes.len() }
+    Checked { parts, problems, origins, exposed, routes: routes.len() }
 }
 
 /// Warns of passwords that everyone on the machine can see.

@@ -74,7 +74,7 @@ impl Trouble {
     }
 }
 
-/// `  order-7: event 12 (01J..., order.paid) DEAD for 3h, 2 wait: 312 NO_ROUTE`
+/// `  order-7: event 12 (01J..., order.paid) DEAD for 3h, 2 wait: NO_ROUTE (312): ...`
 fn sentence(head: &BlockedKey) -> String {
     let age = head.age.map(|age| format!(" for {}", short(age))).unwrap_or_default();
     let due = head.due_at.as_ref().map(|at| format!(", due at {at}")).unwrap_or_default();

@@ -11,6 +11,7 @@ mod log;
 mod metrics;
 mod operator;
 mod origins;
+mod parts;
 mod setting;
 mod value;
 
@@ -29,6 +30,7 @@ pub use metrics::Metrics;
 use metrics::read_metrics;
 pub use operator::Operator;
 pub use origins::{exposed_flags, origins};
+pub use parts::Parts;
 pub use setting::{Group, ROUTE_KEYS, RouteKey, SETTINGS, Setting};
 pub use value::{TableName, parse_duration};
 

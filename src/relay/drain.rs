@@ -101,6 +101,10 @@ impl<T: Table, S: Connection> Drain<'_, T, S> {
                 // The confirms of what is sent get half the grace; settling and closing need the rest.
                 self.wind_down(self.config.broker.publish_timeout.min(self.config.grace / 2));
             }
+            if self.limit.is_over_by(self.config.grace / 2) {
+                // Whoever gave it the time waits no longer than `grace` after it.
+                self.wind_down(self.config.broker.publish_timeout.min(self.config.grace / 4));
+            }
             self.claim()?;
             let settled = self.settle_complete();
             self.keep_claims(TOUCH);
@@ -112,8 +116,8 @@ impl<T: Table, S: Connection> Drain<'_, T, S> {
             if self.progress.flights.is_empty() {
                 let end = match () {
                     () if self.source.is_over() => Some(End::NothingDue),
-                    () if self.progress.winding_down.is_some() => Some(End::Stopped),
-                    () if self.is_time_up() => Some(End::Beat),
+                    () if stop.requested() => Some(End::Stopped),
+                    () if self.progress.winding_down.is_some() || self.is_time_up() => Some(End::Beat),
                     () => None,
                 };
                 if let Some(end) = end {

@@ -29,6 +29,11 @@ impl Limit {
         self.events == Some(0) || self.until.is_some_and(|until| clock::now() >= until)
     }
 
+    /// Whether its time has been over for longer than this.
+    pub(super) fn is_over_by(&self, time: Duration) -> bool {
+        self.until.is_some_and(|until| clock::now().saturating_duration_since(until) > time)
+    }
+
     /// How many events the next claim may take, `batch_rows` at most.
     pub(super) fn rows(&self, batch_rows: usize) -> usize {
         let left = self.events.map(|left| usize::try_from(left).unwrap_or(usize::MAX));
@@ -67,6 +72,11 @@ mod tests {
     #[test]
     fn time_ends_it_too() {
         assert!(Limit::new(Some(Duration::ZERO), None).is_reached());
-        assert!(!Limit::new(Some(Duration::from_secs(3600)), Some(1)).is_reached());
+        let hour = Duration::from_secs(3600);
+        assert!(!Limit::new(Some(hour), Some(1)).is_reached());
+        let over = Limit::new(Some(Duration::ZERO), None);
+        assert!(!over.is_over_by(hour) && !Limit::new(Some(hour), None).is_over_by(Duration::ZERO));
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(over.is_over_by(Duration::from_millis(1)));
     }
 }

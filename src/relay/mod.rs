@@ -245,7 +245,7 @@ impl Relay {
     }
 
     /// The same, but it claims nothing once `time` is over, and at most `events` events; what is in flight then is
-    /// finished. [`Tick::more`] says that it ended for one of these.
+    /// finished, or handed back when half of `grace` has passed after `time`. [`Tick::more`] says that it ended for one of these.
     ///
     /// An event that is claimed a second time, because its connection was lost before it was sent, counts once.
     pub fn tick_within(&mut self, stop: &Stop, time: Option<Duration>, events: Option<u64>) -> Tick {

@@ -3,6 +3,7 @@
 //! Every URL that is handed to a command here holds the same marked password where it can, and no output may
 //! repeat it.
 
+mod bounded;
 mod configuration;
 mod enqueue;
 mod exits;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::harness::{Proc, unique, wait_until};
+use crate::harness::{Proc, free_port, unique, wait_until};
 use crate::world::{DEADLINE, OUTBOXD, World};
 
 /// Beats so short that a quiet log is no chance.
@@ -129,6 +129,27 @@ fn json_holds_the_same_by_flag_variable_and_file() {
         assert_eq!(lines[2]["type"], Value::from(nobody.as_str()));
         assert!(lines.iter().all(|line| line["time"].as_str().unwrap().ends_with('Z')), "{lines:#?}");
     }
+}
+
+#[test]
+fn what_ends_a_command_is_in_the_format_too() {
+    let world = World::new();
+    let nowhere = format!("amqp://127.0.0.1:{}", free_port());
+    for (arguments, code, words) in [
+        (&["once", "--amqp-url", &nowhere][..], 69, "opening a session on broker 127.0.0.1:"),
+        (&["once", "--workers", "0"], 78, "--workers \"0\": expected"),
+        (&["show", "no-such-event"], 66, "there is no event no-such-event"),
+    ] {
+        let arguments = [arguments, &["--log-format", "json"]].concat();
+        let output = Proc::run(OUTBOXD, &arguments, &Urls::of(&world).and(&[]), DEADLINE);
+        assert_eq!((output.code, output.stderr.lines().count()), (Some(code), 1), "{output:?}");
+        let line: Value = serde_json::from_str(&output.stderr).unwrap();
+        assert!(line["msg"].as_str().unwrap().starts_with(words), "{line}");
+        assert!(line["level"] == "error" && line["time"].is_string(), "{line}");
+    }
+    // What is no command line tells of no format.
+    let output = Proc::run(OUTBOXD, &["once", "--log-format", "json", "--wrong"], &[], DEADLINE);
+    assert!(output.code == Some(64) && output.stderr.starts_with("error: "), "{output:?}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use log::kv::{Error, Key, Value, VisitSource, VisitValue};
 use log::{Level, Record};
 
+use super::super::print::one_line;
+
 /// Most characters of one text. What needs more has it in the table.
 const TEXT_MAX: usize = 2000;
 
@@ -35,6 +37,15 @@ impl Style {
         // Lines that say all in their text as well bring their message as a pair.
         let message = pairs.message.unwrap_or_else(|| record.args().to_string());
         self.write(time, record.level(), message, pairs.others)
+    }
+
+    /// What ends a command, without the line's end. A person reads it, unless all of the log is for programs.
+    pub(super) fn last_word(&self, time: DateTime<Utc>, text: &str) -> String {
+        if self.json {
+            return self.write(time, Level::Error, text.into(), Vec::new());
+        }
+        let priority = if self.journal { format!("<{}>", priority(Level::Error)) } else { String::new() };
+        format!("{priority}outboxd: {}", one_line(text))
     }
 
     fn write(
@@ -258,6 +269,17 @@ mod tests {
         }
         let style = Style { journal: true, ..JSON };
         assert_eq!(line(style, Level::Info, "x", &[]), "<6>{\"level\":\"info\",\"msg\":\"x\"}");
+    }
+
+    #[test]
+    fn what_ends_a_command_is_for_people_or_a_line_like_the_others() {
+        let time = DateTime::from_timestamp_millis(0).unwrap();
+        let say = |style: Style| style.last_word(time, "no \"x\"\nand more");
+        assert_eq!(say(TEXT), "outboxd: no \"x\"\\nand more");
+        assert_eq!(say(Style { journal: true, ..TEXT }), "<3>outboxd: no \"x\"\\nand more");
+        let object = "\"level\":\"error\",\"msg\":\"no \\\"x\\\"\\nand more\"}";
+        assert_eq!(say(JSON), format!("{{\"time\":\"1970-01-01T00:00:00.000Z\",{object}"));
+        assert_eq!(say(Style { journal: true, ..JSON }), format!("<3>{{{object}"));
     }
 
     #[test]

@@ -29,7 +29,8 @@ const CLIENTS: [&str; 4] = ["amiquip", "postgres", "tokio_postgres", "mio"];
 /// How long a process that ends, or has something else to say, waits for its log lines to be taken.
 const FLUSH_MAX: Duration = Duration::from_millis(500);
 
-static LINES: OnceLock<Queue> = OnceLock::new();
+/// What is written; none where nothing can be.
+static LINES: OnceLock<&'static Queue> = OnceLock::new();
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Starts logging: at `info`, or as `RUST_LOG` says; at `debug` with `-v` and at `trace` with `-vv`, whatever it says.
@@ -41,16 +42,15 @@ pub(crate) fn start(verbose: u8) {
         1 => builder.filter_level(LevelFilter::Debug),
         _ => builder.filter_level(LevelFilter::Trace),
     };
-    let journal = writes_to_journal();
-    let style = move || Style { json: AS_JSON.load(Ordering::Relaxed), journal };
     let logger = builder
         .format(move |out, record| match is_ours(record) {
-            true => writeln!(out, "{}", style().line(Utc::now(), record)),
+            true => writeln!(out, "{}", Style::now().line(Utc::now(), record)),
             false => Ok(()),
         })
         .target(Target::Pipe(Box::new(Lines)))
         .try_init();
-    let lines = LINES.get_or_init(|| Queue::new(move |count| dropped(&style(), Utc::now(), count)));
+    let lines: &'static Queue =
+        Box::leak(Box::new(Queue::new(|count| dropped(&Style::now(), Utc::now(), count))));
     let writer = thread::Builder::new().name("outboxd-log".into()).spawn(move || {
         loop {
             let line = lines.next();
@@ -62,6 +62,7 @@ pub(crate) fn start(verbose: u8) {
             lines.taken();
         }
     });
+    let writer = writer.map(|_| LINES.set(lines));
     if logger.is_err() || writer.is_err() {
         print::error("there is no log: no thread for it, or it was started before");
     }
@@ -90,6 +91,21 @@ pub(crate) fn info(message: &str, counts: &[(&str, u64)]) {
     );
 }
 
+/// What ends a command, or is told in spite of it. Whatever the level is and however much waits, it is written, unless
+/// nobody reads it for a short time.
+pub(crate) fn say(text: &str) {
+    say_all(&format!("{}\n", Style::now().last_word(Utc::now(), text)));
+}
+
+/// The same with lines as they are.
+pub(crate) fn say_all(lines: &str) {
+    match LINES.get() {
+        Some(queue) => queue.put_last(lines.as_bytes()),
+        None => drop(io::stderr().write_all(lines.as_bytes())),
+    }
+    flush();
+}
+
 /// Waits until what was logged is written, for a short time at most.
 pub(crate) fn flush() {
     if let Some(lines) = LINES.get() {
@@ -101,8 +117,16 @@ fn is_ours(record: &Record<'_>) -> bool {
     !CLIENTS.iter().any(|client| record.target().starts_with(client))
 }
 
+impl Style {
+    /// What lines look like now.
+    fn now() -> Self {
+        static JOURNAL: OnceLock<bool> = OnceLock::new();
+        Self { json: AS_JSON.load(Ordering::Relaxed), journal: *JOURNAL.get_or_init(writes_to_journal) }
+    }
+}
+
 /// Whether standard error is a stream of systemd's journal: it is the one that this variable names.
-pub(crate) fn writes_to_journal() -> bool {
+fn writes_to_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
     let file = io::stderr().as_fd().try_clone_to_owned().map(File::from);
     file.and_then(|file| file.metadata()).is_ok_and(|file| stream == format!("{}:{}", file.dev(), file.ino()))

@@ -29,6 +29,8 @@ struct State {
     dropped: u64,
     /// One was handed out and is not written yet.
     writing: bool,
+    /// Somebody has waited in vain, and none was written since.
+    stalled: bool,
 }
 
 impl Queue {
@@ -52,6 +54,12 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Puts a line in that must not be dropped, for which there are few reasons.
+    pub(super) fn put_last(&self, line: &[u8]) {
+        self.lock().push(line.into());
+        self.changed.notify_all();
+    }
+
     /// The next line; waits for one.
     pub(super) fn next(&self) -> Vec<u8> {
         let mut state = self.lock();
@@ -71,17 +79,20 @@ impl Queue {
 
     /// Whoever took a line has written it.
     pub(super) fn taken(&self) {
-        self.lock().writing = false;
+        let mut state = self.lock();
+        (state.writing, state.stalled) = (false, false);
+        drop(state);
         self.changed.notify_all();
     }
 
-    /// Waits until all lines are written, for so long at most.
+    /// Waits until all lines are written, for so long at most; not again while none is taken.
     pub(super) fn flush(&self, limit: Duration) {
         let until = Instant::now() + limit;
         let mut state = self.lock();
         while !(state.lines.is_empty() && state.dropped == 0 && !state.writing) {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || state.stalled {
+                state.stalled = true;
                 return;
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -156,6 +167,9 @@ mod tests {
         queue.put(b"lost");
         assert_eq!(next(&queue).len(), BYTES_MAX);
         assert_eq!(next(&queue), "dropped 1");
+        queue.put(&vec![b'x'; BYTES_MAX]);
+        queue.put_last(b"why it ends");
+        assert_eq!((next(&queue).len(), next(&queue)), (BYTES_MAX, "why it ends".into()));
         queue.put(b"then");
         assert_eq!(next(&queue), "then");
     }
@@ -168,6 +182,10 @@ mod tests {
         let began = Instant::now();
         queue.flush(Duration::from_millis(20));
         assert!(began.elapsed() >= Duration::from_millis(20), "nobody has taken it");
+        // Whoever reads nothing is not waited for a second time.
+        queue.flush(Duration::from_secs(3600));
+        assert_eq!(next(&queue), "a");
+        queue.put(b"b");
         let writer = Arc::clone(&queue);
         let writer = thread::spawn(move || {
             let line = writer.next();
@@ -177,7 +195,7 @@ mod tests {
         });
         queue.flush(Duration::from_secs(60));
         assert!(queue.lock().lines.is_empty() && !queue.lock().writing);
-        assert_eq!(writer.join().unwrap(), b"a");
+        assert_eq!(writer.join().unwrap(), b"b");
     }
 
     #[test]

@@ -25,7 +25,7 @@ const STALE: Duration = Duration::from_secs(10 * 60);
 
 /// What was found in the table. What could not be looked at within the statement's limit is none.
 #[derive(Debug, Clone)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     pub(super) at: SystemTime,
     pub(super) looked: Instant,
     pub(super) unfinished: Option<Unfinished>,
@@ -38,14 +38,19 @@ impl Figures {
         self.looked.elapsed() > STALE
     }
 
-    /// Looks at the table; also why a part of it could not be looked at.
+    /// Looks at the table; also why a part of it could not be looked at. A backlog that was looked at just now is not
+    /// looked at again.
     ///
     /// # Errors
     /// None of it could.
-    pub(super) fn gather(outbox: &mut Outbox) -> Result<(Self, Option<String>)> {
+    pub(crate) fn gather(
+        outbox: &mut Outbox,
+        backlog: Option<Result<Backlog>>,
+    ) -> Result<(Self, Option<String>)> {
         let mut problem = None;
         let unfinished = outbox.unfinished()?;
-        let backlog = outbox.backlog().map_err(|error| problem = Some(error.to_string())).ok();
+        let backlog = backlog.unwrap_or_else(|| outbox.backlog());
+        let backlog = backlog.map_err(|error| problem = Some(error.to_string())).ok();
         let blocked = outbox.blocked_keys().map_err(|error| problem = Some(error.to_string())).ok();
         let (at, looked) = (SystemTime::now(), Instant::now());
         Ok((Self { at, looked, unfinished: Some(unfinished), backlog, blocked }, problem))
@@ -65,7 +70,7 @@ pub(super) fn start(shared: &Shared, config: &Config) -> std::io::Result<()> {
         loop {
             let began = Instant::now();
             if began >= gather_at {
-                let gathered = Figures::gather(&mut outbox);
+                let gathered = Figures::gather(&mut outbox, None);
                 let mut numbers = shared.lock();
                 match gathered {
                     Ok((figures, problem)) => {

@@ -32,6 +32,7 @@ use page::Facts;
 use process::Process;
 use request::Reply;
 
+pub(crate) use gather::Figures;
 pub(crate) use health::silence_max;
 pub(crate) use once::Leaving;
 
@@ -58,7 +59,7 @@ pub(crate) fn start(config: &Config, relay: Relay) -> Result<Relay, Exit> {
     if config.metrics.addr.is_none() && config.metrics.file.is_none() {
         return Ok(relay);
     }
-    let shared = Shared(Arc::new(Mutex::new(Numbers::new())));
+    let shared = Shared(Arc::new(Mutex::new(Numbers { interval: config.interval, ..Numbers::new() })));
     let no_thread = |error: std::io::Error| {
         print::error(format_args!("starting a thread failed: {error}"));
         Exit::Internal

@@ -39,6 +39,9 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 
 pub(super) const BUILD_INFO: Metric = gauge("outboxd_build_info", "Always 1; the version and its features.");
 
+pub(super) const INTERVAL: Metric =
+    gauge("outboxd_interval_seconds", "The beat of the fixed rate, as it is set.");
+
 pub(super) const TICKS: Metric = counter("outboxd_ticks_total", "Ticks, by how they ended.");
 pub(super) const TICK_DURATION: Metric = histogram("outboxd_tick_duration_seconds", "How long a tick took.");
 pub(super) const LAST_SUCCESS: Metric = gauge(

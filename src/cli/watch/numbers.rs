@@ -71,6 +71,8 @@ pub(super) struct Failure {
 #[derive(Debug, Clone)]
 pub(super) struct Numbers {
     pub(super) started: SystemTime,
+    /// Between two beats.
+    pub(super) interval: Duration,
     pub(super) ticks: [u64; 2],
     pub(super) tick: Histogram,
     /// What was committed.
@@ -105,6 +107,7 @@ impl Numbers {
         let answer = || Histogram::new(histogram::ANSWER);
         Self {
             started: SystemTime::now(),
+            interval: Duration::ZERO,
             ticks: [0; 2],
             tick: Histogram::new(histogram::TICK),
             settled: Tally::default(),

@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
-use outboxd::error::{Kind, Server};
 use outboxd::event::Tally;
-use outboxd::outbox::Outbox;
-use outboxd::relay::Trouble;
 
 use super::gather::Figures;
 use super::text::{self, LastRun};
@@ -29,20 +26,14 @@ impl Leaving {
         Self { path, began: Instant::now(), tally: Tally::default(), succeeded: false, figures: None }
     }
 
-    /// Takes in how the run went, and looks at the table unless that is what was in trouble.
-    pub(crate) fn note(&mut self, tally: Tally, trouble: Option<&Trouble>, outbox: &mut Outbox) {
-        if self.path.is_none() {
-            return;
-        }
-        (self.tally, self.succeeded) = (tally, trouble.is_none());
-        let broker = [Kind::Unavailable(Server::Broker), Kind::Denied(Server::Broker)];
-        if trouble.is_none_or(|it| broker.contains(&it.error.kind())) {
-            let figures = Figures::gather(outbox);
-            self.figures = figures
-                .map_err(|error| log::warn!("no backlog for metrics_file: {error}"))
-                .ok()
-                .map(|it| it.0);
-        }
+    /// Whether anybody wants to know what the table holds.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Takes in how the run went, and what the table holds, as far as that is known.
+    pub(crate) fn note(&mut self, tally: Tally, succeeded: bool, figures: Option<Figures>) {
+        (self.tally, self.succeeded, self.figures) = (tally, succeeded, figures);
     }
 
     /// The run is over. That the file cannot be written is said, and changes nothing about how the run went.

@@ -47,20 +47,31 @@ pub(super) fn read(bytes: &[u8]) -> Head {
         Ok(Status::Partial) if bytes.len() >= HEAD_MAX => too_large(),
         Ok(Status::Partial) => Head::Partial,
         Ok(Status::Complete(_)) => {
-            let (path, _) = request
-                .path
-                .unwrap_or_default()
-                .split_once('?')
-                .unwrap_or((request.path.unwrap_or_default(), ""));
+            let path = path(request.path.unwrap_or_default()).to_owned();
             match request.method {
-                Some("GET") => Head::Get { path: path.into(), head_only: false },
-                Some("HEAD") => Head::Get { path: path.into(), head_only: true },
+                Some("GET") => Head::Get { path, head_only: false },
+                Some("HEAD") => Head::Get { path, head_only: true },
                 _ => Head::Wrong(Reply::plain(405, "only GET and HEAD: nothing can be changed here")),
             }
         }
         Err(Error::TooManyHeaders) => too_large(),
         Err(Error::Version) => Head::Wrong(Reply::plain(505, "only HTTP/1.1 and HTTP/1.0")),
         Err(_) => Head::Wrong(Reply::plain(400, "this is no HTTP request")),
+    }
+}
+
+/// The path of a request's target: that may be a whole address, as proxies are asked with (RFC 9112, 3.2.2). Whose it is
+/// does not matter, there is only this host.
+fn path(target: &str) -> &str {
+    let path = match target.split_once("://") {
+        Some((scheme, rest)) if ["http", "https"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) => {
+            rest.find(['/', '?']).and_then(|at| rest.get(at..)).unwrap_or_default()
+        }
+        _ => target,
+    };
+    match path.split('?').next() {
+        None | Some("") => "/",
+        Some(path) => path,
     }
 }
 
@@ -112,6 +123,18 @@ mod tests {
         let get = |path: &str| Head::Get { path: path.into(), head_only: false };
         assert_eq!(read(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), get("/metrics"));
         assert_eq!(read(b"GET /?a=b?c HTTP/1.0\n\n"), get("/"));
+        for (target, expected) in [
+            ("http://127.0.0.1:9790/metrics", "/metrics"),
+            ("HTTP://host/healthz?a=http://b/c", "/healthz"),
+            ("https://user@[::1]:1/readyz", "/readyz"),
+            ("http://host", "/"),
+            ("http://host?a", "/"),
+            ("/a://b", "/a://b"),
+            ("/metrics?http://host/", "/metrics"),
+            ("ftp://host/metrics", "ftp://host/metrics"),
+        ] {
+            assert_eq!(read(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()), get(expected));
+        }
         assert_eq!(read(b"HEAD / HTTP/1.1\r\n\r\nbody"), Head::Get { path: "/".into(), head_only: true });
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(HEADERS_MAX + 1));
         let long = format!("GET /{} ", "x".repeat(HEAD_MAX));

@@ -35,6 +35,7 @@ pub(super) struct LastRun {
 pub(super) fn of_run(numbers: &Numbers, process: &Process) -> String {
     let mut out = Text::default();
     out.build_info();
+    out.single(&names::INTERVAL, numbers.interval.as_secs_f64());
     let [fine, in_trouble] = numbers.ticks;
     out.family(&names::TICKS);
     out.sample(&names::TICKS, &[("result", "ok")], whole(fine));

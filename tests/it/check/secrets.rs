@@ -147,6 +147,41 @@ fn a_password_on_the_command_line_is_warned_of_once_and_an_address_without_one_i
 }
 
 #[test]
+fn an_address_that_is_wrong_or_missing_does_not_hide_the_other_server() {
+    let world = World::new();
+    let broken = format!("postgres://app:{PASSWORD}@127.0.0.1:port/app");
+    for (variables, words) in [
+        (&[][..], "database_url: missing; give it as --database-url or DATABASE_URL"),
+        (&[("DATABASE_URL", broken.as_str())], "DATABASE_URL: "),
+    ] {
+        let told = Told::by(&[], &[variables, &[("AMQP_URL", &world.amqp_url)]].concat());
+        told.ends(78).is("configuration", "error", &[words]);
+        told.is("broker", "ok", &["lets us in"]).is("alarms", "ok", &[]).lacks("database");
+    }
+    let told = Told::by(&[], &[("DATABASE_URL", &world.database.url)]);
+    told.ends(78).is("configuration", "error", &["amqp_url: missing; give it as --amqp-url or AMQP_URL"]);
+    told.is("database", "ok", &[]).is("table", "ok", &[]).lacks("broker");
+}
+
+/// Exchanges are looked for although no table tells of events.
+#[test]
+fn routes_are_looked_at_without_a_database_and_not_where_they_could_not_be_read() {
+    let mut world = World::new();
+    let exchange = unique("nowhere");
+    world.configure(&format!("[[route]]\nevent_type = \"a\"\nexchange = \"{exchange}\""));
+    let file = world.config_path().to_owned();
+    let told = Told::by(&["--config", &file], &[("AMQP_URL", &world.amqp_url)]);
+    told.ends(78).is("exchange", "error", &[&exchange]).lacks("database");
+    world.configure("routes that nobody can read");
+    let queue = unique("queue");
+    world.insert(&queue, "{}");
+    let told = Told::of(&world, &[]);
+    told.ends(78).is("configuration", "error", &[]).is("broker", "ok", &[]).is("table", "ok", &[]);
+    // There is no such queue, but a route may lead elsewhere.
+    told.lacks("route");
+}
+
+#[test]
 fn what_is_wrong_with_the_configuration_does_not_hide_the_database() {
     let world = World::new();
     let broken = format!("amqp://u:{PASSWORD}@h:port/");

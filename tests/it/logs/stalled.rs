@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{QUICK, Urls, all_published};
-use crate::harness::{Direction, Proc, Proxy, wait_until};
+use crate::harness::{Direction, Proc, Proxy, free_port, unique, wait_until};
 use crate::world::{DEADLINE, OUTBOXD, World};
 
 /// A standard error that takes nothing until it is read.
@@ -84,4 +84,23 @@ fn a_relay_ends_although_nobody_reads_its_log() {
     let ended = relay.wait(DEADLINE);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn a_command_ends_with_its_code_although_nobody_reads_why() {
+    let world = World::new();
+    let (_reader, stderr) = full();
+    let file = std::env::temp_dir().join(unique("outboxd-stalled"));
+    let nowhere = format!("amqp://127.0.0.1:{}", free_port());
+    let arguments = ["once", "--amqp-url", &nowhere, "--metrics-file", file.to_str().unwrap()];
+    let ended = Proc::spawn_onto(stderr, OUTBOXD, &arguments, &Urls::of(&world).and(&[])).wait(DEADLINE);
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    let left = std::fs::read_to_string(&file).unwrap();
+    assert!(left.contains("\noutboxd_last_run_exit_code 69\n"), "{left}");
+    std::fs::remove_file(&file).unwrap();
+    for (arguments, code) in [(&["once", "--workers", "0", "--window", "0"][..], 78), (&["ones"], 64)] {
+        let (_reader, stderr) = full();
+        let ended = Proc::spawn_onto(stderr, OUTBOXD, arguments, &[]).wait(DEADLINE);
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {ended:?}");
+    }
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use crate::harness::unique;
-use crate::world::OUTBOXD;
+use crate::harness::{Proxy, unique, wait_until};
+use crate::world::{DEADLINE, OUTBOXD, World};
 
 const UNITS: [&str; 3] = ["outboxd.service", "outboxd-once.service", "outboxd.timer"];
 
@@ -58,4 +58,38 @@ fn the_units_call_commands_that_there_are() {
         assert_eq!(output.status.code(), Some(78), "{name}: {said}");
         assert!(said.contains("/nonexistent/outboxd.toml"), "{name}: {said}");
     }
+}
+
+/// At the largest settings, and while one connection is ended and another one opened.
+#[test]
+fn the_relay_needs_fewer_threads_than_its_unit_allows() {
+    let mut world = World::new();
+    let (queue, proxy) =
+        (world.queue(), Proxy::to(url::Url::parse(&world.amqp_url).unwrap().port().unwrap()));
+    world.amqp_url = format!("amqp://guest:guest@127.0.0.1:{}/%2F", proxy.port());
+    let unit = fs::read_to_string("packaging/outboxd.service").unwrap();
+    let allowed = unit.lines().find_map(|it| it.strip_prefix("TasksMax=")).unwrap().parse::<usize>().unwrap();
+    let file = env::temp_dir().join(unique("outboxd-threads"));
+    let largest = ["--workers", "32", "--listen", "--retention", "1d", "--metrics-addr", "127.0.0.1:0"];
+    let quick = ["--interval", "50ms", "--batch-rows", "50", "--metrics-file", file.to_str().unwrap()];
+    let relay = world.start(&[&largest[..], &quick].concat());
+    let threads = || fs::read_dir(format!("/proc/{}/task", relay.id())).unwrap().count();
+    let (mut most, mut written, mut seen) = (0, 0, 0);
+    for _ in 0..3 {
+        world.insert_many(&queue, 500);
+        written += 500;
+        wait_until(&format!("{written} are published:\n{relay}"), DEADLINE, || {
+            most = most.max(threads());
+            let published = world.count("PUBLISHED");
+            if published > seen && published < written {
+                seen = published;
+                proxy.reset();
+            }
+            (published == written).then_some(())
+        });
+    }
+    let _ = fs::remove_file(&file);
+    assert!(most > 32, "{most}");
+    // A margin for what takes longer to end on a slower machine.
+    assert!(most * 3 / 2 <= allowed, "{most} of {allowed}");
 }

@@ -49,6 +49,41 @@ fn alerts_and_dashboard_name_only_metrics_that_there_are() {
     assert!(dashboard["panels"].as_array().unwrap().len() > 10);
 }
 
+/// A relay whose beat is an hour is not late after ten minutes, and is after three hours.
+#[test]
+fn the_alerts_about_time_know_the_beat() {
+    let series = [
+        ("OutboxdNoSuccess", "outboxd_last_success_timestamp_seconds", "0+0x300"),
+        ("OutboxdLagging", "outboxd_oldest_due_age_seconds", "0+60x300"),
+    ];
+    let mut text = format!("rule_files: [{ALERTS}]\nevaluation_interval: 1m\ntests:\n");
+    for (alert, name, values) in series {
+        for (beat, minutes, firing) in [
+            // None: runs of cron.
+            (None, 25, 1),
+            (Some(30), 25, 1),
+            (Some(3600), 60, 0),
+            (Some(3600), 119, 0),
+            (Some(3600), 180, 1),
+        ] {
+            let beat = beat.map(|beat| {
+                format!("      - {{series: outboxd_interval_seconds, values: '{beat}+0x300'}}\n")
+            });
+            text += &format!(
+                "  - interval: 1m\n    input_series:\n      - {{series: {name}, values: '{values}'}}\n{}    \
+                 promql_expr_test:\n      - expr: 'count(ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}}) or vector(0)'\n        \
+                 eval_time: {minutes}m\n        exp_samples: [{{value: {firing}}}]\n",
+                beat.unwrap_or_default(),
+            );
+        }
+    }
+    let file = env::temp_dir().join(unique("outboxd-rules"));
+    fs::write(&file, &text).unwrap();
+    let said = promtool(&["test", "rules", file.to_str().unwrap()], "");
+    fs::remove_file(&file).unwrap();
+    assert!(said.contains("SUCCESS"), "{said}");
+}
+
 #[test]
 fn the_alerts_are_rules_and_fire_when_they_should() {
     promtool(&["check", "rules", ALERTS], "");

@@ -38,11 +38,13 @@ fn each_request_gets_the_status_that_it_deserves() {
     let (_relay, addr) = shown(&world, &[]);
     wait_for_status(addr, "/readyz", 200);
     let large = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(1 << 20));
-    let cases: [(&[u8], u16); 13] = [
+    let cases: [(&[u8], u16); 15] = [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 200),
         (b"GET /metrics?a=b HTTP/1.1\r\n\r\n", 200),
         (b"GET /metrics HTTP/1.0\r\n\r\n", 200),
         (b"GET /healthz HTTP/1.1\r\n\r\n", 200),
+        (b"GET http://relay.example:9790/metrics HTTP/1.1\r\nHost: relay.example:9790\r\n\r\n", 200),
+        (b"GET http://relay.example:9790/nothing HTTP/1.1\r\nHost: relay.example:9790\r\n\r\n", 404),
         (b"GET /nothing HTTP/1.1\r\n\r\n", 404),
         (b"GET /../etc/passwd HTTP/1.1\r\n\r\n", 404),
         (b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405),

@@ -30,7 +30,7 @@ fn figures() -> Figures {
 }
 
 fn run() -> String {
-    let mut numbers = Numbers::new();
+    let mut numbers = Numbers { interval: Duration::from_millis(500), ..Numbers::new() };
     let tally = Tally { claimed: 7, published: 5, failed: 1, expired: 1, ..Tally::default() };
     let ms = Duration::from_millis;
     for happening in [
