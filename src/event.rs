@@ -122,6 +122,8 @@ pub struct Tally {
     pub released: u64,
     /// Deleted or finished by someone else between claim and settle.
     pub gone: u64,
+    /// Those of which the table refuses to hold what became of them: confirmed ones are not sent again by the same relay.
+    pub unwritten: u64,
 }
 
 impl AddAssign for Tally {
@@ -134,13 +136,14 @@ impl AddAssign for Tally {
         self.unconfirmed += other.unconfirmed;
         self.released += other.released;
         self.gone += other.gone;
+        self.unwritten += other.unwritten;
     }
 }
 
 impl Tally {
     /// Whether events were refused, or are due still: the run is worth a look, or another run.
     pub fn leaves_work(&self) -> bool {
-        self.failed + self.dead + self.unconfirmed + self.released > 0
+        self.failed + self.dead + self.unconfirmed + self.released + self.unwritten > 0
     }
 }
 
@@ -156,6 +159,7 @@ impl std::fmt::Display for Tally {
             ("unconfirmed", self.unconfirmed),
             ("handed back", self.released),
             ("gone meanwhile", self.gone),
+            ("not written", self.unwritten),
         ];
         let mut separator = ": ";
         for (what, count) in parts.into_iter().filter(|(_, count)| *count > 0) {

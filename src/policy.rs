@@ -89,6 +89,13 @@ pub fn settlement(event: &Event, outcome: Outcome, retry: &Retry) -> Settlement 
     }
 }
 
+/// What is noted of an event that is confirmed, and which the table does not let be PUBLISHED. Due at once, as it would be
+/// without the note: a back-off would hold its key back.
+pub fn unwritten(why: &str) -> Settlement {
+    let reason = format!("{UNCONFIRMED}1: the broker has it, but the table does not take that: {why}");
+    Settlement::Unconfirmed { backoff: None, reason }
+}
+
 /// What ends an event that is not sent any more: its time is over, or its failures are at a limit that was
 /// lowered since.
 pub fn end(event: &Event, retry: &Retry) -> Option<Settlement> {

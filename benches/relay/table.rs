@@ -43,7 +43,7 @@ pub fn claim_and_settle(ground: &Ground, database: &Database, batch_rows: usize,
         let claimed = look.claimed.unwrap();
         let published = |(event, _): &(Event, _)| (event.id, Settlement::Published(receipt()));
         let settlements = claimed.events.iter().map(published).collect();
-        settled += outbox.settle(claimed.claim, settlements).unwrap().published;
+        settled += outbox.settle(claimed.claim, settlements).unwrap().tally.published;
     }
     assert_eq!(settled, events as u64);
     started.elapsed().as_secs_f64()
@@ -121,7 +121,8 @@ fn server_side() -> String {
             loop
                 execute $sql$ select array_agg(row.id) from ({walk}) as row (id, bytes, key) $sql$
                     into ids
-                    using 0::float8, null::float8, 3, 1e6::float8, 16777216, 1048576, 500::bigint, last, '{{}}'::text[];
+                    using 0::float8, null::float8, 3, 1e6::float8, 16777216, 1048576, 500::bigint, last, '{{}}'::text[],
+                        '{{}}'::bigint[];
                 exit when ids is null;
                 execute $sql$ select count(*), sum(length(row.payload)) from ({fetch}) as row (
                     id, event_id, event_type, key, headers_length, headers, exchange, routing_key, created_at,

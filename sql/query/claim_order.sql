@@ -1,5 +1,6 @@
 -- The first unfinished events of each claimed key, in id order: as many as are locked by the claim, and one more.
--- Parameters, one entry per key: $1 keys, $2 how many of its rows the claim has locked.
+-- Parameters, one entry per key: $1 keys, $2 how many of its rows the claim has locked; for all: $3 rows that the
+-- broker has confirmed, and which the table does not let be marked: nobody waits for them.
 -- Index: the one on key and id of unfinished rows. Locks: none.
 --
 -- A statement of its own, after the locks: under READ COMMITTED it sees what other relays committed until then, which
@@ -15,6 +16,7 @@ cross join lateral (
     where (ordering_key collate "C") = claimed.key
         and ordering_key is not null
         and status in ({holding})
+        and id <> all ($3)
     order by id
     limit claimed.locked + 1
 ) as unfinished

@@ -1,7 +1,7 @@
 -- Locks the next due rows in id order, and says how large they are and which key they have. They stay locked, and so
 -- are this relay's alone, until the claim's transaction ends.
 -- Parameters: those of the parts; $7 at most so many rows; $8 only rows after this id; $9 but for the events of these
--- keys, which cannot be sent now whatever else is due.
+-- keys, which cannot be sent now whatever else is due; $10 and but for these rows, of which a confirm is in hand.
 -- Index: the partial one on (id) of unfinished rows. Locks: the rows, against other relays' claims and against
 -- changes; rows that are locked already are passed over.
 --
@@ -20,6 +20,7 @@ select
 from {table} as outbox
 where status in ('WAITING', 'FAILED')
     and outbox.id > $8
+    and outbox.id <> all ($10)
     and (ordering_key is null or (ordering_key collate "C") <> all ($9))
     and {due}
 order by outbox.id

@@ -213,7 +213,8 @@ impl Report {
     }
 
     fn json(&self) -> Value {
-        let Tally { claimed, published, failed, dead, expired, unconfirmed, released, gone } = self.tally;
+        let Tally { claimed, published, failed, dead, expired, unconfirmed, released, gone, unwritten } =
+            self.tally;
         let not_due = self.backlog.as_ref().map(|it| {
             json!({
                 "young": it.young,
@@ -232,6 +233,7 @@ impl Report {
             "unconfirmed": unconfirmed,
             "released": released,
             "gone": gone,
+            "unwritten": unwritten,
             "seconds": self.took.as_secs_f64(),
             "stopped": self.stopped,
             "limit": self.bound.as_ref().map(|it| it.1),

@@ -48,6 +48,7 @@ fn counts(total: &Tally) -> Vec<(&'static str, u64)> {
         ("unconfirmed", total.unconfirmed),
         ("released", total.released),
         ("gone", total.gone),
+        ("unwritten", total.unwritten),
     ];
     always.into_iter().chain(others.into_iter().filter(|(_, count)| *count > 0)).collect()
 }

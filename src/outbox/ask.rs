@@ -26,6 +26,7 @@ pub(super) struct Asker<'a> {
     pub(super) client: &'a mut Client,
     pub(super) statements: &'a Statements,
     pub(super) config: &'a ClaimConfig,
+    pub(super) passed_over: &'a [i64],
 }
 
 impl Ask for Asker<'_> {
@@ -86,7 +87,11 @@ impl Ask for Asker<'_> {
         self.client
             .query_typed(
                 &self.statements.claim_order,
-                &[(&keys, Type::TEXT_ARRAY), (&counts, Type::INT8_ARRAY)],
+                &[
+                    (&keys, Type::TEXT_ARRAY),
+                    (&counts, Type::INT8_ARRAY),
+                    (&self.passed_over, Type::INT8_ARRAY),
+                ],
             )
             .and_then(|rows| rows.iter().map(read).collect())
             .map_err(|error| failure("looking at the order of claimed events", &error))
@@ -172,13 +177,21 @@ impl Asker<'_> {
         let rows = match scope {
             Scope::Walk { after, barred, .. } => {
                 let rows_max = limit(asked);
-                let own: Parameters =
-                    vec![(&rows_max, Type::INT8), (after, Type::INT8), (barred, Type::TEXT_ARRAY)];
+                let own: Parameters = vec![
+                    (&rows_max, Type::INT8),
+                    (after, Type::INT8),
+                    (barred, Type::TEXT_ARRAY),
+                    (&self.passed_over, Type::INT8_ARRAY),
+                ];
                 self.client.query_typed(&self.statements.claim_walk, &[parts, own].concat())?
             }
             Scope::Keys(keys) => {
                 let rows_max = limit((asked / keys.len().max(1)).max(1));
-                let own: Parameters = vec![(&rows_max, Type::INT8), (keys, Type::TEXT_ARRAY)];
+                let own: Parameters = vec![
+                    (&rows_max, Type::INT8),
+                    (keys, Type::TEXT_ARRAY),
+                    (&self.passed_over, Type::INT8_ARRAY),
+                ];
                 self.client.query_typed(&self.statements.claim_keys, &[parts, own].concat())?
             }
             Scope::Events(event_ids) => {

@@ -17,6 +17,8 @@ use super::{Chain, Outbox, Ready};
 /// session, and the server frees the rows.
 pub struct Claim {
     pub(super) ready: Ready,
+    /// After its rows were locked.
+    pub(super) claimed: Instant,
     pub(super) touched: Instant,
 }
 
@@ -108,6 +110,12 @@ impl Outbox {
         self.claim.batch_rows = rows;
     }
 
+    /// Has the next claims pass over these rows, of which a confirm is in hand that cannot be written: they are not sent
+    /// again, and hold back nobody of their key.
+    pub(crate) fn pass_over(&mut self, rows: Vec<i64>) {
+        self.passed_over = rows;
+    }
+
     /// Claims due events, up to `batch_rows` and `batch_bytes`. A single event over `batch_bytes` is claimed alone.
     /// Events that were tried within the last `drain_age` are left for the next drain.
     ///
@@ -137,8 +145,10 @@ impl Outbox {
     fn claim_on(&mut self, mut ready: Ready, scope: &Scope, asked_at: DrainAge) -> Result<Look> {
         let (statements, config) = (Arc::clone(&ready.statements), self.claim.clone());
         let (scope, rows_max) = (scope.clone(), ready.rows_max.min(config.batch_rows));
+        let passed_over = self.passed_over.clone();
         let taken: Taken = ready.session.call("claiming events", move |client| {
-            let mut asker = Asker { client, statements: &statements, config: &config };
+            let mut asker =
+                Asker { client, statements: &statements, config: &config, passed_over: &passed_over };
             take(&mut asker, &config, scope, asked_at, rows_max)
         })?;
         ready.rows_max = taken.rows_max;
@@ -147,7 +157,8 @@ impl Outbox {
             self.resting.push(ready);
             return Ok(Look { claimed: None, barred, unasked, left, more_after });
         }
-        let claim = Claim { ready, touched: Instant::now() };
+        let now = Instant::now();
+        let claim = Claim { ready, claimed: now, touched: now };
         Ok(Look {
             claimed: Some(Claimed { claim, events, chains, withheld }),
             barred,

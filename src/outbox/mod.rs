@@ -16,6 +16,7 @@
 
 mod address;
 mod advice;
+mod apart;
 mod append;
 mod ask;
 mod bytes;
@@ -63,7 +64,7 @@ pub use operate::{
 pub use order::Chain;
 pub use report::{Backlog, ServerInfo, StatusCount, Unfinished};
 pub use schema::{Initialised, init, init_notify, schema_sql};
-pub use settle::LostClaim;
+pub use settle::{LostClaim, Settled};
 
 /// The client whose transactions [`append`] takes: hosts that use it from here have the same version.
 pub use postgres;
@@ -80,6 +81,8 @@ const SESSION_LIFE: Duration = Duration::from_secs(30);
 pub struct Outbox {
     database: Database,
     claim: ClaimConfig,
+    /// Rows that claims leave alone.
+    passed_over: Vec<i64>,
     resting: Vec<Ready>,
     opening: Opening,
 }
@@ -102,7 +105,7 @@ struct Ready {
 impl Outbox {
     /// An outbox without a session; each is opened when it is needed.
     pub fn new(database: Database, claim: ClaimConfig) -> Self {
-        Self { database, claim, resting: Vec::new(), opening: Opening::default() }
+        Self { database, claim, passed_over: Vec::new(), resting: Vec::new(), opening: Opening::default() }
     }
 
     /// The table's name.

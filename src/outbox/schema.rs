@@ -1,7 +1,8 @@
 //! `init`: creates the table and the function that appends to it, or adds to an original one what it lacks.
 //!
 //! Safe beside relays and writers, and beside another `init`: one works at a time, a lock that it cannot get soon
-//! is given up and asked for again, and the index of a table that is in use is built without keeping writers out.
+//! is given up and asked for again, and a table that is in use is looked through, for its indexes and a constraint, without
+//! keeping writers out.
 //! Should the process die anywhere in here, running it again goes on from where it was.
 
 use std::thread;
@@ -20,7 +21,7 @@ use super::session::Opening;
 use super::shape::{self, PayloadType, Shape};
 use super::sql::{
     AUTOVACUUM_CHOSEN, DIRECT, INDEX_STATE, INIT_BEGIN, INIT_LOCK, SCHEMA_EXISTS, autovacuum, columns,
-    index_drop, indexes, quoted, quoted_indexes, quoted_table, schema_create,
+    index_drop, indexes, quoted, quoted_indexes, quoted_table, schema_create, validation,
 };
 
 /// How long `init` waits for another one, and for locks on a table in use.
@@ -50,7 +51,7 @@ pub fn schema_sql(table: &TableName) -> String {
 }
 
 fn create(table: &TableName) -> String {
-    [columns(table), indexes(table, false), autovacuum(table)].join("\n")
+    [columns(table), validation(table), indexes(table, false), autovacuum(table)].join("\n")
 }
 
 /// Makes or replaces the function that appends, where it is not what it should be; whether it was.
@@ -119,6 +120,7 @@ fn complete(client: &mut Client, begin: &str, table: &TableName, started: Instan
         }
         Shape::Original(_) => {
             patiently(client, &columns(table), table, started)?;
+            patiently(client, &validation(table), table, started)?;
             if !autovacuum_is_chosen(client, table)? {
                 patiently(client, &autovacuum(table), table, started)?;
             }
@@ -126,6 +128,8 @@ fn complete(client: &mut Client, begin: &str, table: &TableName, started: Instan
             Initialised::Completed
         }
         Shape::Complete(_) => {
+            // If an init was ended right before it.
+            patiently(client, &validation(table), table, started)?;
             let chosen = autovacuum_is_chosen(client, table)?;
             if !chosen {
                 patiently(client, &autovacuum(table), table, started)?;

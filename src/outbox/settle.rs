@@ -1,8 +1,9 @@
-//! Settling: what became of a claim's events is written in bulk, and the claim ends with the commit.
+//! Settling: what became of a claim's events is written in bulk, and the claim ends with the commit. Only where the table
+//! refuses one of them are they written apart.
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postgres::Client;
 use postgres::types::{ToSql, Type};
@@ -10,10 +11,11 @@ use postgres::types::{ToSql, Type};
 use crate::confirm::Receipt;
 use crate::error::{Error, Result};
 use crate::event::Tally;
-use crate::policy::{RESENT, Settlement};
+use crate::policy::{self, RESENT, Settlement};
 
+use super::apart::{attempt, write_apart};
 use super::failure::failure;
-use super::sql::Statements;
+use super::sql::{READ_WRITE, Statements};
 use super::take::count;
 use super::{Claim, Outbox};
 
@@ -26,10 +28,21 @@ pub struct LostClaim {
     pub confirmed: Vec<(i64, Receipt)>,
 }
 
+/// What a settle has written, and what not.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// How many became what.
+    pub tally: Tally,
+    /// The rows that the table did not let become it, and why: they are as they were.
+    pub refused: Vec<(i64, Error)>,
+    /// The confirms that are, or may be, unwritten; see [`Outbox::settle_late`].
+    pub confirmed: Vec<(i64, Receipt)>,
+}
+
 /// A settle's rows by what they become, as the arrays that the statements take.
 #[derive(Default)]
 struct Batches {
-    published: Vec<(i64, Receipt)>,
+    published: Vec<i64>,
     failed: (Vec<i64>, Vec<i32>, Vec<f64>, Vec<String>),
     dead: (Vec<i64>, Vec<i32>, Vec<String>),
     expired: (Vec<i64>, Vec<String>),
@@ -38,7 +51,8 @@ struct Batches {
 }
 
 impl Outbox {
-    /// Writes the settlements and commits; the claim's session goes back to rest.
+    /// Writes the settlements and commits; the claim's session goes back to rest. Rows that the table refuses do not keep
+    /// the others from being written.
     ///
     /// If the process dies in here, the server commits either all of it or nothing. Nothing means that the events
     /// are sent again: what was confirmed arrives twice.
@@ -49,21 +63,27 @@ impl Outbox {
         &mut self,
         mut claim: Claim,
         settlements: Vec<(i64, Settlement)>,
-    ) -> std::result::Result<Tally, LostClaim> {
-        let batches = Batches::new(settlements);
-        let confirmed = batches.published.clone();
-        let statements = Arc::clone(&claim.ready.statements);
+    ) -> std::result::Result<Settled, LostClaim> {
+        let confirmed: Vec<_> = settlements.iter().filter_map(confirm).collect();
+        let (statements, claimed) = (Arc::clone(&claim.ready.statements), claim.claimed);
         let written = claim.ready.session.call("settling events", move |client| {
-            let tally = write(client, &statements, &batches)?;
-            client
-                .batch_execute("commit")
-                .map_err(|error| failure("the commit of settled events", &error))?;
-            Ok(tally)
+            let together = write(client, &statements, &Batches::new(&settlements))
+                .and_then(|tally| commit(client).map(|()| tally));
+            match together {
+                // Some are gone, or a trigger has kept them as they were without a word: asked for later.
+                Ok(tally) if tally.gone > 0 => {
+                    let confirmed = settlements.iter().filter_map(confirm).collect();
+                    Ok(Settled { tally, confirmed, ..Settled::default() })
+                }
+                Ok(tally) => Ok(Settled { tally, ..Settled::default() }),
+                Err(error) if error.is_transient() || client.is_closed() => Err(error),
+                Err(_) => settle_apart(client, &statements, settlements, claimed),
+            }
         });
         match written {
-            Ok(tally) => {
+            Ok(settled) => {
                 self.resting.push(claim.ready);
-                Ok(tally)
+                Ok(settled)
             }
             Err(error) => Err(LostClaim { error, confirmed }),
         }
@@ -74,15 +94,14 @@ impl Outbox {
     pub(crate) fn settle_unclaimed(&mut self, settlements: &[(i64, Settlement)]) {
         if crate::mutants::is("refusals-without-claim") {
             let _ = self.with_session(|ready| {
-                let (batches, statements) =
-                    (Batches::new(settlements.to_vec()), Arc::clone(&ready.statements));
+                let (batches, statements) = (Batches::new(settlements), Arc::clone(&ready.statements));
                 ready.session.call("settling unclaimed", move |client| write(client, &statements, &batches))
             });
         }
     }
 
-    /// Writes confirms whose claim was lost, on whatever session there is; returns those that cannot be written yet
-    /// because someone else holds their rows, and how many were written.
+    /// Writes confirms whose claim was lost, or which the table refused, on whatever session there is; returns those that
+    /// cannot be written yet because someone else holds their rows, and how many were written.
     ///
     /// Only confirms: they are facts, whoever holds the claim. Rows that are finished or gone need nothing more, nor do
     /// those that an operator has sent again since: that stands. `refused` is told of rows that refuse it, and why; their
@@ -93,76 +112,114 @@ impl Outbox {
     pub fn settle_late(
         &mut self,
         confirmed: &[(i64, Receipt)],
-        refused: impl FnMut(i64, &Error),
-    ) -> Result<(u64, Vec<(i64, Receipt)>)> {
-        let ids: Vec<i64> = confirmed.iter().map(|(id, _)| *id).collect();
-        let (written, open) = match self.write_late(&ids) {
-            Err(error) if !error.is_transient() => self.write_late_one_by_one(&ids, refused)?,
-            other => other?,
-        };
-        let open = confirmed.iter().filter(|(id, _)| open.contains(id)).cloned().collect();
-        Ok((written, open))
-    }
-
-    /// How many were written, and which are unfinished still.
-    fn write_late(&mut self, ids: &[i64]) -> Result<(u64, HashSet<i64>)> {
-        self.with_session(|ready| {
-            let (ids, statements) = (ids.to_vec(), Arc::clone(&ready.statements));
-            ready.session.write_within_limits("writing late confirms", move |client| {
-                let parameters: [(&(dyn ToSql + Sync), Type); 2] =
-                    [(&ids, Type::INT8_ARRAY), (&RESENT, Type::TEXT)];
-                let written = client.execute_typed(&statements.settle_late, &parameters)?;
-                let rows = client.query_typed(&statements.unfinished, &parameters)?;
-                let open = rows.iter().map(|row| row.try_get(0));
-                Ok((written, open.collect::<std::result::Result<HashSet<i64>, _>>()?))
-            })
-        })
-    }
-
-    /// A row that refuses its update, by a trigger or a constraint of its own, must not keep the others from theirs.
-    fn write_late_one_by_one(
-        &mut self,
-        ids: &[i64],
         mut refused: impl FnMut(i64, &Error),
-    ) -> Result<(u64, HashSet<i64>)> {
-        let (mut written, mut open) = (0, HashSet::new());
-        for id in ids {
-            match self.write_late(&[*id]) {
-                Ok((count, left)) => {
-                    written += count;
-                    open.extend(left);
-                }
-                Err(error) if error.is_transient() => return Err(error),
-                Err(error) => {
-                    // Kept in hand, or the event would be sent again at each beat.
-                    refused(*id, &error);
-                    open.insert(*id);
-                }
-            }
-        }
-        Ok((written, open))
+    ) -> Result<(u64, Vec<(i64, Receipt)>)> {
+        const WHAT: &str = "writing late confirms";
+        let ids: Vec<i64> = confirmed.iter().map(|(id, _)| *id).collect();
+        let (written, refusals, open) = self.with_session(|ready| {
+            let (ids, statements, begin) =
+                (ids.clone(), Arc::clone(&ready.statements), ready.session.begin());
+            ready.session.call(WHAT, move |client| {
+                let failed = |error: postgres::Error| failure(WHAT, &error);
+                client.batch_execute(&begin).map_err(failed)?;
+                client.batch_execute(READ_WRITE).map_err(failed)?;
+                let mut written = 0;
+                let refusals = write_apart(client, &ids, |client, ids| {
+                    let parameters = [(&ids as &(dyn ToSql + Sync), Type::INT8_ARRAY), (&RESENT, Type::TEXT)];
+                    written += client.execute_typed(&statements.settle_late, &parameters).map_err(failed)?;
+                    Ok(())
+                })?;
+                let parameters = [(&ids as &(dyn ToSql + Sync), Type::INT8_ARRAY), (&RESENT, Type::TEXT)];
+                let rows = client.query_typed(&statements.unfinished, &parameters).map_err(failed)?;
+                let open = rows.iter().map(|row| row.try_get(0)).collect::<std::result::Result<_, _>>();
+                commit(client)?;
+                Ok((written, refusals, open.map_err(failed)?))
+            })
+        })?;
+        refusals.iter().for_each(|(id, error)| refused(*id, error));
+        let open: HashSet<i64> = open;
+        Ok((written, confirmed.iter().filter(|(id, _)| open.contains(id)).cloned().collect()))
     }
+}
+
+/// The confirm among settlements.
+fn confirm((id, settlement): &(i64, Settlement)) -> Option<(i64, Receipt)> {
+    match settlement {
+        Settlement::Published(receipt) => Some((*id, receipt.clone())),
+        _ => None,
+    }
+}
+
+fn commit(client: &mut Client) -> Result<()> {
+    client.batch_execute("commit").map_err(|error| failure("the commit of settled events", &error))
+}
+
+/// Settles rows which the table does not let settle together, and whose locks are gone with that. Confirms of rows that
+/// someone else has taken meanwhile are handed back.
+fn settle_apart(
+    client: &mut Client,
+    statements: &Statements,
+    settlements: Vec<(i64, Settlement)>,
+    claimed: Instant,
+) -> Result<Settled> {
+    let failed = |error: postgres::Error| failure("settling events apart", &error);
+    client.batch_execute("rollback").map_err(failed)?;
+    client.batch_execute(&statements.claim_begin).map_err(failed)?;
+    let ids: Vec<i64> = settlements.iter().map(|(id, _)| *id).collect();
+    let age = claimed.elapsed().as_secs_f64();
+    let rows = client
+        .query_typed(&statements.settle_lock, &[(&ids, Type::INT8_ARRAY), (&age, Type::FLOAT8)])
+        .map_err(failed)?;
+    let ours: HashSet<i64> =
+        rows.iter().map(|row| row.try_get(0)).collect::<std::result::Result<_, _>>().map_err(failed)?;
+    let confirmed = settlements.iter().filter_map(confirm).collect();
+    let is_ours = |(id, it): &(i64, Settlement)| *it == Settlement::Released || ours.contains(id);
+    let (ours, others): (Vec<_>, Vec<_>) = settlements.into_iter().partition(is_ours);
+
+    let mut settled = Settled::default();
+    settled.tally.gone = u64::try_from(others.len()).unwrap_or(u64::MAX);
+    let refused = write_apart(client, &ours, |client, part| {
+        settled.tally += write(client, statements, &Batches::new(part))?;
+        Ok(())
+    })?;
+    for ((id, settlement), error) in refused {
+        settled.tally.unwritten += 1;
+        if let Some(confirm) = confirm(&(id, settlement)) {
+            settled.confirmed.push(confirm);
+            // What the table may take instead: so that whoever sends the event again knows, and an operator sees why.
+            let note = [(id, policy::unwritten(&error.to_string()))];
+            attempt(client, |client| write(client, statements, &Batches::new(&note)).map(|_| ()))?;
+        }
+        settled.refused.push((id, error));
+    }
+    commit(client)?;
+    if settled.tally.gone > 0 {
+        settled.confirmed = confirmed;
+    }
+    Ok(settled)
 }
 
 impl Batches {
     /// Ids in ascending order, so that two settles lock rows in one order.
-    fn new(mut settlements: Vec<(i64, Settlement)>) -> Self {
+    fn new(settlements: &[(i64, Settlement)]) -> Self {
+        let mut settlements: Vec<_> = settlements.iter().collect();
         settlements.sort_by_key(|(id, _)| *id);
         let mut batches = Self::default();
         for (id, settlement) in settlements {
+            let id = *id;
             match settlement {
-                Settlement::Published(receipt) => batches.published.push((id, receipt)),
+                Settlement::Published(_) => batches.published.push(id),
                 Settlement::Failed { fail_count, backoff, reason } => {
                     let (ids, counts, backoffs, reasons) = &mut batches.failed;
                     ids.push(id);
-                    counts.push(count(fail_count));
+                    counts.push(count(*fail_count));
                     backoffs.push(backoff.as_secs_f64());
                     reasons.push(storable(reason));
                 }
                 Settlement::Dead { fail_count, reason } => {
                     let (ids, counts, reasons) = &mut batches.dead;
                     ids.push(id);
-                    counts.push(count(fail_count));
+                    counts.push(count(*fail_count));
                     reasons.push(storable(reason));
                 }
                 Settlement::Expired { reason } => {
@@ -184,8 +241,8 @@ impl Batches {
 }
 
 /// A text that a column takes: PostgreSQL stores no NUL.
-fn storable(reason: String) -> String {
-    if reason.contains('\0') { reason.replace('\0', "\u{FFFD}") } else { reason }
+fn storable(reason: &str) -> String {
+    reason.replace('\0', "\u{FFFD}")
 }
 
 /// Counts what was written. Fewer rows than asked for means that someone deleted or finished them meanwhile.
@@ -200,8 +257,8 @@ fn write(client: &mut Client, statements: &Statements, batches: &Batches) -> Res
         tally.gone += u64::try_from(asked).unwrap_or(u64::MAX).saturating_sub(written);
         Ok(written)
     };
-    let published: Vec<i64> = batches.published.iter().map(|(id, _)| *id).collect();
-    let published = update(&statements.settle_published, published.len(), &[(&published, Type::INT8_ARRAY)])?;
+    let ids = &batches.published;
+    let published = update(&statements.settle_published, ids.len(), &[(ids, Type::INT8_ARRAY)])?;
     let (ids, counts, backoffs, reasons) = &batches.failed;
     let failed = update(
         &statements.settle_failed,

@@ -13,6 +13,7 @@ const INDEXES: &str = include_str!("../../sql/schema/0002_indexes.sql");
 const DUE: &str = include_str!("../../sql/part/due.sql");
 const SIZE: &str = include_str!("../../sql/part/size.sql");
 const AUTOVACUUM: &str = include_str!("../../sql/schema/0003_autovacuum.sql");
+const VALIDATION: &str = include_str!("../../sql/schema/0007_validation.sql");
 
 /// PostgreSQL's limit on an identifier, in bytes; it cuts longer ones.
 const IDENTIFIER_MAX: usize = 63;
@@ -40,6 +41,7 @@ pub(super) struct Statements {
     pub(super) settle_expired: String,
     pub(super) settle_unconfirmed: String,
     pub(super) settle_late: String,
+    pub(super) settle_lock: String,
     pub(super) unfinished: String,
     pub(super) unfinished_counts: String,
     pub(super) counts: String,
@@ -94,6 +96,7 @@ impl Statements {
             settle_expired: fill(include_str!("../../sql/query/settle_expired.sql")),
             settle_unconfirmed: fill(include_str!("../../sql/query/settle_unconfirmed.sql")),
             settle_late: fill(include_str!("../../sql/query/settle_late.sql")),
+            settle_lock: fill(include_str!("../../sql/query/settle_lock.sql")),
             unfinished: fill(include_str!("../../sql/query/unfinished.sql")),
             unfinished_counts: fill(include_str!("../../sql/query/unfinished_counts.sql")),
             counts: fill(include_str!("../../sql/query/counts.sql")),
@@ -148,6 +151,7 @@ pub(super) const CHECK_TABLE: &str = include_str!("../../sql/query/check_table.s
 pub(super) const INIT_LOCK: &str = include_str!("../../sql/query/init_lock.sql");
 pub(super) const DIRECT: &str = include_str!("../../sql/query/direct.sql");
 pub(super) const READ_WRITE: &str = include_str!("../../sql/query/read_write.sql");
+pub(super) const SETTLE_IMMEDIATE: &str = include_str!("../../sql/query/settle_immediate.sql");
 pub(super) const INIT_BEGIN: &str = include_str!("../../sql/query/init_begin.sql");
 pub(super) const APPEND_STATE: &str = include_str!("../../sql/query/append_state.sql");
 pub(super) const TABLE_HOME: &str = include_str!("../../sql/query/table_home.sql");
@@ -178,7 +182,19 @@ fn time_zone(database: &Database) -> String {
 
 /// Creates the table, or adds the columns that it lacks.
 pub(super) fn columns(table: &TableName) -> String {
-    COLUMNS.replace("{table}", &quoted_table(table))
+    named(COLUMNS, table)
+}
+
+/// Validates the constraint that was added with the columns.
+pub(super) fn validation(table: &TableName) -> String {
+    named(VALIDATION, table)
+}
+
+/// Fills in the table, and its name as a text: whatever is in it, and whatever the session takes for an escape.
+fn named(text: &str, table: &TableName) -> String {
+    let name = quoted_table(table);
+    let literal = format!("E'{}'", name.replace('\\', "\\\\").replace('\'', "''"));
+    text.replace("{table}", &name).replace("{table_name}", &literal)
 }
 
 /// Creates the indexes. `concurrently` builds them without keeping writers out, which a transaction cannot do.
@@ -293,7 +309,8 @@ mod tests {
         let t = table("t");
         let database = database(Some("Asia/Tokyo"));
         let statements = Statements::new(&database, OnDead::Block, PayloadType::Text);
-        let schema = columns(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
+        let schema =
+            columns(&t) + &validation(&t) + &indexes(&t, true) + &indexes(&t, false) + &autovacuum(&t);
         let all = format!("{statements:?}{schema}{}", limits_begin(&database));
         for start in [
             "{table",

@@ -55,9 +55,10 @@ impl Digest {
         self.server_failed(Sort::Narrowed, &error.to_string());
     }
 
-    /// The table refuses a confirm whose claim was lost.
-    pub(super) fn unwritable(&mut self, row: i64, error: &Error) {
-        let (sort, reason) = (Sort::Unwritable, &error.to_string());
+    /// The table refuses to hold what became of an event.
+    pub(super) fn unwritable(&mut self, row: i64, is_confirmed: bool, error: &Error) {
+        let sort = if is_confirmed { Sort::Unwritable } else { Sort::Unsettled };
+        let reason = &error.to_string();
         self.failed(Failure { sort, event_type: None, reason, row: Some(row) }, || {
             Line::new(sort.level(), sort.words_for_one()).with("id", row).with("reason", reason.as_str())
         });

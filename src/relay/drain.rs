@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::confirm::Receipt;
 use crate::error::{Error, Result, Server};
 use crate::event::{Event, Outcome, Tally};
-use crate::outbox::{Claimed, LostClaim};
+use crate::outbox::{Claimed, LostClaim, Settled};
 use crate::policy::Settlement;
 use crate::publisher::{Job, Key, News, State, blocked, lost};
 
@@ -24,6 +24,7 @@ use super::link::Link;
 use super::observer::Happening;
 use super::servers::{Connection, Table};
 use super::source::Source;
+use super::unwritten::Unwritten;
 
 /// Claims on their way at once, and those of them that keep the workers busy.
 const FLIGHTS_MAX: usize = 4;
@@ -44,7 +45,7 @@ pub(super) struct Drain<'a, T: Table, S> {
     pub(super) config: &'a Config,
     pub(super) outbox: &'a mut T,
     pub(super) session: &'a mut S,
-    pub(super) unwritten: &'a mut Vec<(i64, Receipt)>,
+    pub(super) unwritten: &'a mut Unwritten,
     pub(super) claims: &'a mut u64,
     pub(super) digest: &'a mut Digest,
     pub(super) link: &'a mut Link,
@@ -127,6 +128,7 @@ impl<T: Table, S: Connection> Drain<'_, T, S> {
     fn claim(&mut self) -> Result<()> {
         while self.progress.winding_down.is_none() && !self.is_time_up() && self.has_room() {
             let rows_max = self.limit.rows(self.config.claim.batch_rows);
+            self.outbox.pass_over(self.unwritten.rows());
             self.keep_claims(TOUCH);
             let flights = &self.progress.flights;
             let busy: Vec<_> = flights.iter().flat_map(Flight::keys).map(str::to_owned).collect();
@@ -213,10 +215,9 @@ impl<T: Table, S: Connection> Drain<'_, T, S> {
         let mut jobs = VecDeque::from(jobs);
         let mut sendable = Vec::with_capacity(jobs.len());
         while let Some(job) = jobs.pop_front() {
-            let confirmed = self.late_confirm_of(job.key);
-            let outcome = match confirmed {
+            let outcome = match self.late_confirm_of(job.key) {
                 // Its confirm is in hand from a claim that was lost: a fact that need not be made again.
-                Some(at) => Outcome::Confirmed(self.unwritten.swap_remove(at).1),
+                Some(receipt) => Outcome::Confirmed(receipt),
                 None => match self.exchange_of(&job) {
                     Ok(()) => {
                         sendable.push(job);
@@ -230,12 +231,13 @@ impl<T: Table, S: Connection> Drain<'_, T, S> {
         self.session.send(sendable);
     }
 
-    /// Where the confirm of an event is that was sent in a claim that was lost. What an operator has sent again since is
-    /// sent again.
-    fn late_confirm_of(&self, key: Key) -> Option<usize> {
-        let at = self.unwritten.iter().position(|(id, _)| *id == key.id)?;
+    /// The confirm of an event that was sent in an earlier claim. What an operator has sent again since is sent again.
+    fn late_confirm_of(&mut self, key: Key) -> Option<Receipt> {
+        if !self.unwritten.holds(key.id) {
+            return None;
+        }
         let flight = self.progress.flights.iter().find(|it| it.number == key.claim)?;
-        (!flight.was_sent_again(key.id)).then_some(at)
+        if flight.was_sent_again(key.id) { None } else { self.unwritten.take(key.id) }
     }
 
     /// Notes an outcome with its flight; the message that may be sent after it.
@@ -274,7 +276,7 @@ impl<T: Table, S: Connection> Drain<'_, T, S> {
                     }
                 }
                 // Its claim was given up before the broker spoke: written like the confirms of a lost claim.
-                Some(News::Late(key, receipt)) => self.unwritten.push((key.id, receipt)),
+                Some(News::Late(key, receipt)) => self.unwritten.keep([(key.id, receipt)]),
                 None if followers.is_empty() => return,
                 None => self.send(std::mem::take(&mut followers)),
             }
@@ -298,31 +300,47 @@ impl<T: Table, S: Connection> Drain<'_, T, S> {
             let Some(claim) = claim else {
                 #[cfg(feature = "mutants")]
                 self.outbox.settle_unclaimed(&settlements);
-                self.unwritten.extend(confirms(settlements));
+                self.unwritten.keep(confirms(settlements));
                 continue;
             };
             let (claimed, began) = (count(&settlements), clock::now());
             #[cfg(feature = "mutants")]
             let kept = settlements.clone();
             match self.outbox.settle(claim, settlements) {
-                Ok(tally) => {
+                Ok(Settled { tally, refused, confirmed }) => {
                     let tally = Tally { claimed, ..tally };
                     self.source.told(Happening::Settled { tally: &tally, took: clock::since(began) });
                     self.tally += tally;
-                    if tally.gone > 0 {
+                    if tally.gone + tally.unwritten > 0 {
                         self.source.be_the_last();
                     }
                     self.source.landed(rests, withheld);
+                    self.keep(refused, confirmed);
                 }
                 Err(LostClaim { error, confirmed }) => {
                     #[cfg(feature = "mutants")]
                     self.outbox.settle_unclaimed(&kept);
-                    self.unwritten.extend(confirmed);
+                    self.unwritten.keep(confirmed);
                     self.fail(error);
                 }
             }
         }
         any
+    }
+
+    /// Keeps the confirms that a settle did not write, and says what the table has against them.
+    fn keep(&mut self, refused: Vec<(i64, Error)>, confirmed: Vec<(i64, Receipt)>) {
+        self.unwritten.keep(confirmed);
+        for (row, error) in refused {
+            let is_confirmed = self.unwritten.holds(row);
+            self.digest.unwritable(row, is_confirmed, &error);
+            if is_confirmed {
+                self.unwritten.refused(&error);
+            }
+        }
+        if let Err(error) = self.unwritten.are_few() {
+            self.fail(error);
+        }
     }
 
     /// Keeps the open claims alive. One that is lost frees its rows, so its unsent events must not be sent.

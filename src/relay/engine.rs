@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::config::Config;
-use crate::confirm::Receipt;
 use crate::error::{Error, Kind, Result, Server};
 use crate::event::Tally;
 use crate::outbox::Outbox;
@@ -19,6 +18,7 @@ use super::link::{Contact, Link};
 use super::observer::Happening;
 use super::servers::{Broker, Connection, Rabbit, Table};
 use super::source::Source;
+use super::unwritten::Unwritten;
 use super::{Stop, Trouble};
 
 /// The longest wait for the broker's goodbye.
@@ -42,8 +42,8 @@ pub(super) struct Engine<T = Outbox, B: Broker = Rabbit> {
     pub(super) outbox: T,
     broker: B,
     session: Option<B::Session>,
-    /// Confirms whose claim was lost. They are facts, and are written before anything else is claimed.
-    unwritten: Vec<(i64, Receipt)>,
+    /// Confirms are facts, and written before anything else is claimed.
+    unwritten: Unwritten,
     claims: u64,
     pub(super) health: Health,
     /// How much is claimed.
@@ -90,7 +90,7 @@ impl<T: Table, B: Broker> Engine<T, B> {
             outbox,
             broker,
             session: None,
-            unwritten: Vec::new(),
+            unwritten: Unwritten::default(),
             claims: 0,
             health: Health::default(),
             digest: Digest::default(),
@@ -147,6 +147,7 @@ impl<T: Table, B: Broker> Engine<T, B> {
         ready?;
         self.hear_late(LATE_MAX);
         self.write_late(tally, source)?;
+        self.unwritten.are_few()?;
         let Some(session) = self.session.as_mut() else {
             return Err(Error::new(Kind::Internal, "the session that was just opened is gone"));
         };
@@ -209,7 +210,7 @@ impl<T: Table, B: Broker> Engine<T, B> {
         loop {
             let until = if session.awaits_late() { deadline } else { clock::now() };
             match session.wait(until) {
-                Some(News::Late(key, receipt)) => self.unwritten.push((key.id, receipt)),
+                Some(News::Late(key, receipt)) => self.unwritten.keep([(key.id, receipt)]),
                 Some(News::Outcome(..)) => {}
                 None => return,
             }
@@ -242,19 +243,25 @@ impl<T: Table, B: Broker> Engine<T, B> {
         Ok(())
     }
 
-    /// Writes the confirms whose claim was lost. Those whose rows someone else holds are kept for the next time.
+    /// Writes the confirms in hand. Those whose rows someone else holds, or which the table refuses, are kept for the next
+    /// time.
     fn write_late(&mut self, tally: &mut Tally, source: &mut dyn Source) -> Result<()> {
         if self.unwritten.is_empty() {
             return Ok(());
         }
         let began = clock::now();
-        let (written, open) =
-            self.outbox.settle_late(&self.unwritten, |row, error| self.digest.unwritable(row, error))?;
+        let mut refusals = Vec::new();
+        let refused = |row, error: &Error| refusals.push((row, error.clone()));
+        let (written, open) = self.outbox.settle_late(self.unwritten.confirms(), refused)?;
+        for (row, error) in refusals {
+            self.digest.unwritable(row, true, &error);
+            self.unwritten.refused(&error);
+        }
         // The claim that they were lost with was not counted.
         let late = Tally { claimed: written, published: written, ..Tally::default() };
         source.told(Happening::Settled { tally: &late, took: clock::since(began) });
         *tally += late;
-        self.unwritten = open;
+        self.unwritten.replace(open);
         Ok(())
     }
 }

@@ -30,8 +30,10 @@ pub(super) enum Sort {
     Lost,
     /// There was no session for a second claim.
     Narrowed,
-    /// A confirm whose claim was lost is refused by the table.
+    /// The table refuses a confirm.
     Unwritable,
+    /// The table refuses another outcome.
+    Unsettled,
 }
 
 /// One failure, as far as two are the same.
@@ -134,7 +136,7 @@ impl Sort {
     pub(super) fn level(self) -> Level {
         match self {
             Self::Refused | Self::Expired | Self::Lost | Self::Narrowed => Level::Warn,
-            Self::Dead | Self::Unwritable => Level::Error,
+            Self::Dead | Self::Unwritable | Self::Unsettled => Level::Error,
         }
     }
 
@@ -147,6 +149,7 @@ impl Sort {
             Self::Lost => "the broker's connection was lost; opening another",
             Self::Narrowed => "going on with one claim at a time",
             Self::Unwritable => "a confirm cannot be written; it is kept and tried again",
+            Self::Unsettled => "an outcome cannot be written; its event is due as before",
         }
     }
 
@@ -159,6 +162,7 @@ impl Sort {
             Self::Lost => "the broker's connection was lost again",
             Self::Narrowed => "went on with one claim at a time again",
             Self::Unwritable => "confirms cannot be written",
+            Self::Unsettled => "outcomes cannot be written",
         }
     }
 
@@ -168,7 +172,7 @@ impl Sort {
             Self::Refused => Some("outboxd list --status failed,dead"),
             Self::Dead => Some("outboxd list --status dead"),
             Self::Expired => Some("outboxd list --status expired"),
-            Self::Lost | Self::Narrowed | Self::Unwritable => None,
+            Self::Lost | Self::Narrowed | Self::Unwritable | Self::Unsettled => None,
         }
     }
 }

@@ -53,6 +53,7 @@ mod source;
 mod stage1;
 mod stop;
 mod summary;
+mod unwritten;
 mod wake;
 mod walk;
 

@@ -5,17 +5,19 @@ use std::time::{Duration, Instant};
 use crate::config;
 use crate::confirm::Receipt;
 use crate::error::{Error, Result};
-use crate::event::Tally;
-use crate::outbox::{Claim, Look, LostClaim, Outbox, Scope};
+use crate::outbox::{self, Claim, Look, LostClaim, Outbox, Scope};
 use crate::policy::Settlement;
 use crate::publisher::{Job, News, Session, State};
 
 /// What a settle comes to.
-pub(super) type Settled = std::result::Result<Tally, LostClaim>;
+pub(super) type Settled = std::result::Result<outbox::Settled, LostClaim>;
 
 /// The table: as [`Outbox`] does it.
 pub(super) trait Table {
     type Claim: Lease;
+
+    /// Has the next claims leave these rows alone, of which a confirm is in hand.
+    fn pass_over(&mut self, rows: Vec<i64>);
 
     fn claim(&mut self, scope: &Scope, rows_max: usize, drain_age: Duration) -> Result<Look<Self::Claim>>;
 
@@ -55,6 +57,10 @@ pub(super) trait Connection {
 
 impl Table for Outbox {
     type Claim = Claim;
+
+    fn pass_over(&mut self, rows: Vec<i64>) {
+        Self::pass_over(self, rows);
+    }
 
     fn claim(&mut self, scope: &Scope, rows_max: usize, drain_age: Duration) -> Result<Look> {
         self.claim_at_most(rows_max);

@@ -27,6 +27,9 @@ const REQUESTS_MAX: usize = 1024;
 /// How often the idle thread looks whether it is to end.
 const PATROL: Duration = Duration::from_millis(500);
 
+/// Between two tries to write confirms that came too late for their claims, or which the table refuses.
+const LATE_AGAIN: Duration = Duration::from_secs(1);
+
 /// What callers are told once the thread is gone.
 const ENDED: &str = "stage 1 has ended";
 
@@ -188,11 +191,13 @@ fn serve(config: Config, mut requests: Requests, stop: &Stop) {
     let interval = config.interval;
     let mut engine = Engine::new(config);
     let mut rests_until: Option<Instant> = None;
+    let mut late_after = Instant::now();
     while !stop.requested() {
         let rests = |until: Option<Instant>| until.is_some_and(|until| Instant::now() < until);
         if !requests.wait(PATROL) {
             // Or the poller would send again what is confirmed.
-            if engine.has_late() && !rests(rests_until) {
+            if engine.has_late() && Instant::now() >= late_after && !rests(rests_until) {
+                late_after = Instant::now() + LATE_AGAIN;
                 let change = engine.write_what_is_late(&mut requests);
                 change.log();
                 if !matches!(change, Change::None) {

@@ -62,6 +62,7 @@ pub(super) fn told(line: Line, tally: &Tally) -> Line {
         .counting("unconfirmed", tally.unconfirmed)
         .counting("released", tally.released)
         .counting("gone", tally.gone)
+        .counting("unwritten", tally.unwritten)
 }
 
 fn per_second(count: u64, seconds: f64) -> f64 {
@@ -125,10 +126,11 @@ mod tests {
             unconfirmed: 1,
             released: 1,
             gone: 1,
+            unwritten: 1,
         };
         assert_eq!(
             told(Line::new(Level::Info, "x"), &all).to_string(),
-            "x claimed=7 published=1 failed=1 dead=1 expired=1 unconfirmed=1 released=1 gone=1"
+            "x claimed=7 published=1 failed=1 dead=1 expired=1 unconfirmed=1 released=1 gone=1 unwritten=1"
         );
         assert_eq!(
             told(Line::new(Level::Info, "x"), &Tally::default()).to_string(),

@@ -6,6 +6,7 @@ mod frozen;
 mod hosts;
 mod phases;
 mod pooler;
+mod refusing;
 mod restarts;
 mod settling;
 mod silence;

@@ -146,6 +146,63 @@ fn an_original_table_keeps_all_it_had_and_gets_what_it_lacks() {
     assert_eq!(again.stdout, "table event_outbox is complete already\n", "{again:?}");
 }
 
+/// Adding a CHECK together with its column would have the table looked through while nobody may read it.
+#[test]
+fn readers_and_writers_go_on_while_init_looks_through_an_original_table() {
+    let database = Servers::shared().database();
+    let mut client = database.connect();
+    client.batch_execute(ORIGINAL).unwrap();
+    // Whoever has just looked through it waits here, with all the locks that it holds.
+    let pause = "
+        create function pause() returns event_trigger language plpgsql as $$
+            begin
+                if exists (select from pg_constraint where conrelid = 'event_outbox'::regclass and convalidated
+                    and pg_get_constraintdef(oid) like '%octet_length(ordering_key)%')
+                then
+                    perform set_config('lock_timeout', '0', true);
+                    perform pg_advisory_xact_lock(1);
+                end if;
+            end $$;
+        create event trigger pause on ddl_command_end when tag in ('ALTER TABLE') execute function pause()";
+    client.batch_execute(pause).unwrap();
+    client.batch_execute("select pg_advisory_lock(1)").unwrap();
+    let mut made = Proc::spawn(OUTBOXD, &["init"], &[("DATABASE_URL", &database.url)]);
+    wait_until("init has looked through the table", DEADLINE, || {
+        assert!(made.is_running(), "{made}");
+        let waiting = format!("{SESSIONS} and wait_event_type = 'Lock' and wait_event = 'advisory'");
+        (number(&mut client, &waiting) == 1).then_some(())
+    });
+    for mode in ["access share", "row exclusive"] {
+        let asked = client.batch_execute(&format!("begin; lock table event_outbox in {mode} mode nowait"));
+        client.batch_execute("rollback").unwrap();
+        assert!(asked.is_ok(), "{mode}: {asked:?}");
+    }
+    let insert = "insert into event_outbox (event_id, event_type) values ('01J', 'meanwhile')";
+    assert_eq!(client.execute(insert, &[]).unwrap(), 1);
+    client.batch_execute("select pg_advisory_unlock(1)").unwrap();
+    let made = made.wait(DEADLINE);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let long = "update event_outbox set ordering_key = repeat('k', 1025)";
+    assert!(client.execute(long, &[]).is_err());
+}
+
+#[test]
+fn an_init_that_ended_before_its_constraint_was_validated_is_finished_by_the_next_one() {
+    let database = Servers::shared().database();
+    init(&database, &["--table", "app.\"it's \\ odd\""], 0);
+    init(&database, &[], 0);
+    let mut client = database.connect();
+    let complete = catalogue(&mut client, "event_outbox");
+    let ended = "update pg_constraint set convalidated = false where conname like '%_fits_an_index'";
+    assert_eq!(client.execute(ended, &[]).unwrap(), 2);
+    assert_ne!(catalogue(&mut client, "event_outbox"), complete);
+    init(&database, &[], 0);
+    assert_eq!(catalogue(&mut client, "event_outbox"), complete);
+    init(&database, &["--table", "app.\"it's \\ odd\""], 0);
+    let left = "select count(*) from pg_constraint where conname like '%_fits_an_index' and not convalidated";
+    assert_eq!(number(&mut client, left), 0);
+}
+
 #[test]
 fn the_relay_works_on_a_completed_original_table() {
     let database = Servers::shared().database();

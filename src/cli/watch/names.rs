@@ -66,6 +66,10 @@ pub(super) const GONE: Metric = counter(
     "outboxd_events_gone_total",
     "Events that someone else deleted or finished between claim and settle.",
 );
+pub(super) const UNWRITTEN: Metric = counter(
+    "outboxd_events_unwritten_total",
+    "Events of which the table refused to hold what became of them.",
+);
 
 pub(super) const BATCH: Metric = histogram("outboxd_batch_events", "Events in a claim.");
 pub(super) const CLAIM_DURATION: Metric =

@@ -50,6 +50,7 @@ pub(super) fn of_run(numbers: &Numbers, process: &Process) -> String {
     out.by_reason(&names::POSSIBLE_DUPLICATES, &numbers.possible_duplicates, true);
     out.single(&names::RELEASED, whole(numbers.settled.released));
     out.single(&names::GONE, whole(numbers.settled.gone));
+    out.single(&names::UNWRITTEN, whole(numbers.settled.unwritten));
 
     out.histogram(&names::BATCH, &numbers.batch);
     out.histogram(&names::CLAIM_DURATION, &numbers.claim);
@@ -82,7 +83,8 @@ pub(super) fn of_once(run: &LastRun) -> String {
     out.single(&names::RUN_DURATION, run.took.as_secs_f64());
     out.single(&names::RUN_SUCCESS, truth(run.succeeded));
     out.single(&names::RUN_EXIT_CODE, f64::from(run.exit_code));
-    let Tally { claimed, published, failed, dead, expired, unconfirmed, released, gone } = run.tally;
+    let Tally { claimed, published, failed, dead, expired, unconfirmed, released, gone, unwritten } =
+        run.tally;
     out.family(&names::RUN_EVENTS);
     for (outcome, count) in [
         ("claimed", claimed),
@@ -93,6 +95,7 @@ pub(super) fn of_once(run: &LastRun) -> String {
         ("unconfirmed", unconfirmed),
         ("released", released),
         ("gone", gone),
+        ("unwritten", unwritten),
     ] {
         out.sample(&names::RUN_EVENTS, &[("outcome", outcome)], whole(count));
     }

@@ -138,6 +138,7 @@ impl Inspector {
                         (&rows_max, Type::INT8),
                         (&0_i64, Type::INT8),
                         (&Vec::<String>::new(), Type::TEXT_ARRAY),
+                        (&Vec::<i64>::new(), Type::INT8_ARRAY),
                     ],
                 )?;
                 let lines =

@@ -13,7 +13,7 @@ use crate::policy::Settlement;
 use crate::simulated::{Pause, Wish};
 
 use super::super::take::{DrainAge, Taken, take};
-use super::super::{Claimed, Look, LostClaim, Scope};
+use super::super::{Claimed, Look, LostClaim, Scope, Settled};
 use super::rows::{Backend, Rows};
 use super::statements::Asker;
 
@@ -31,6 +31,7 @@ pub(crate) struct Table<'y> {
     wire: Wire<'y>,
     resting: Vec<Session<'y>>,
     rows_max: usize,
+    passed_over: Vec<i64>,
 }
 
 struct Session<'y> {
@@ -94,7 +95,7 @@ impl Wire<'_> {
 impl<'y> Table<'y> {
     pub(crate) fn new(wire: Wire<'y>) -> Self {
         let rows_max = wire.config.batch_rows;
-        Self { wire, resting: Vec::new(), rows_max }
+        Self { wire, resting: Vec::new(), rows_max, passed_over: Vec::new() }
     }
 
     fn open(&self) -> Result<Session<'y>> {
@@ -129,6 +130,10 @@ impl<'y> Table<'y> {
         self.resting.push(session);
     }
 
+    pub(crate) fn pass_over(&mut self, rows: Vec<i64>) {
+        self.passed_over = rows;
+    }
+
     pub(crate) fn claim(
         &mut self,
         scope: &Scope,
@@ -137,9 +142,9 @@ impl<'y> Table<'y> {
     ) -> Result<Look<Claim<'y>>> {
         let asked_at = DrainAge::now(drain_age);
         let config = ClaimConfig { batch_rows: rows_max, ..self.wire.config.clone() };
-        let rows_max = self.rows_max.min(rows_max);
+        let (rows_max, passed_over) = (self.rows_max.min(rows_max), self.passed_over.clone());
         let (session, taken) = self.with_session(|session| {
-            let mut asker = Asker { wire: &session.wire, session: session.number };
+            let mut asker = Asker { wire: &session.wire, session: session.number, passed_over: &passed_over };
             take(&mut asker, &config, scope.clone(), asked_at, rows_max)
         })?;
         self.rows_max = taken.rows_max;
@@ -159,7 +164,7 @@ impl<'y> Table<'y> {
         &mut self,
         claim: Claim<'y>,
         settlements: Vec<(i64, Settlement)>,
-    ) -> std::result::Result<Tally, LostClaim> {
+    ) -> std::result::Result<Settled, LostClaim> {
         let confirmed = settlements.iter().filter_map(|(id, it)| match it {
             Settlement::Published(receipt) => Some((*id, receipt.clone())),
             _ => None,
@@ -194,7 +199,9 @@ impl<'y> Table<'y> {
         match written {
             Ok(tally) => {
                 self.rest(claim.session);
-                Ok(tally)
+                // Those that are gone are looked at again, as `Outbox` does it.
+                let confirmed = if tally.gone > 0 { confirmed } else { Vec::new() };
+                Ok(Settled { tally, confirmed, ..Settled::default() })
             }
             Err(error) => Err(LostClaim { error, confirmed }),
         }

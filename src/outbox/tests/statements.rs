@@ -15,6 +15,7 @@ use super::sessions::Wire;
 pub(super) struct Asker<'a, 'y> {
     pub(super) wire: &'a Wire<'y>,
     pub(super) session: u64,
+    pub(super) passed_over: &'a [i64],
 }
 
 impl Asker<'_, '_> {
@@ -62,7 +63,7 @@ impl Ask for Asker<'_, '_> {
         asked: usize,
     ) -> std::result::Result<Vec<Locked>, Refusal> {
         let (config, session, drain_age) = (&self.wire.config, self.session, micros(drain_age));
-        let relay = self.wire.relay;
+        let (relay, passed_over) = (self.wire.relay, self.passed_over);
         let refused = |error| Refusal { error, is_untranslatable: false };
         // The statement's own time is the snapshot's, whatever happens while it runs.
         let seen = |rows: &mut Rows| {
@@ -71,10 +72,13 @@ impl Ask for Asker<'_, '_> {
             let seen: Vec<(i64, Option<&'static str>)> = match scope {
                 Scope::Walk { after, barred, .. } => {
                     let is_barred = |it: &&Row| it.key.is_some_and(|key| barred.iter().any(|it| it == key));
-                    due.filter(|it| it.id > *after && !is_barred(it)).map(|it| (it.id, it.key)).collect()
+                    due.filter(|it| it.id > *after && !is_barred(it) && !passed_over.contains(&it.id))
+                        .map(|it| (it.id, it.key))
+                        .collect()
                 }
                 Scope::Keys(keys) => due
                     .filter(|it| keys.iter().any(|key| it.key == Some(key)))
+                    .filter(|it| !passed_over.contains(&it.id))
                     .map(|it| (it.id, it.key))
                     .collect(),
                 Scope::Events(ids) => {
@@ -110,10 +114,13 @@ impl Ask for Asker<'_, '_> {
     }
 
     fn order(&mut self, keys: &[String], locked: &[i64]) -> Result<Vec<(usize, i64)>> {
-        let on_dead = self.wire.config.on_dead;
+        let (on_dead, passed_over) = (self.wire.config.on_dead, self.passed_over);
         self.ask(|rows| {
             let lists = keys.iter().zip(locked).enumerate().flat_map(|(place, (key, locked))| {
-                let firsts = rows.holding(key, on_dead).take(usize::try_from(*locked).unwrap() + 1);
+                let firsts = rows
+                    .holding(key, on_dead)
+                    .filter(|it| !passed_over.contains(&it.id))
+                    .take(usize::try_from(*locked).unwrap() + 1);
                 firsts.map(|it| (place, it.id)).collect::<Vec<_>>()
             });
             lists.collect()

@@ -69,6 +69,10 @@ fn run(relay: usize, servers: Servers, config: Config, stop: &Stop, pause: &Paus
 impl<'y> Table for ModelledTable<'y> {
     type Claim = Claim<'y>;
 
+    fn pass_over(&mut self, rows: Vec<i64>) {
+        Self::pass_over(self, rows);
+    }
+
     fn claim(&mut self, scope: &Scope, rows_max: usize, drain_age: Duration) -> Result<Look<Claim<'y>>> {
         Self::claim(self, scope, rows_max, drain_age)
     }
