@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use super::{PASSWORD, assert_discreet, assert_published, once};
-use crate::harness::{Broker, Rabbit, RabbitOptions, Servers, unique, wait_until};
+use crate::harness::{Broker, Direction, Proxy, Rabbit, RabbitOptions, Servers, unique, wait_until};
 use crate::world::{DEADLINE, World};
 
 /// A broker whose users and virtual hosts can be changed: the shared one, unless somebody else runs that.
@@ -105,16 +106,21 @@ fn a_user_that_is_deleted_in_a_drain_costs_no_event_anything_and_may_come_back()
     const IN_FLIGHT: usize = 4;
     let user = add_user(PASSWORD);
     let mut world = world_of(&user, "%2F");
+    let proxy = Proxy::to(rabbit().port());
+    world.amqp_url = format!("amqp://{user}:{PASSWORD}@127.0.0.1:{}/%2F", proxy.port());
     let queue = world.queue();
     world.insert_many(&queue, EVENTS);
     let mut relay = world.start(&["--interval", "300ms", "--window", "2", "--workers", "2"]);
     wait_until("the drain is on its way", DEADLINE, || (world.count("PUBLISHED") > 0).then_some(()));
+    // A fast broker would be through before the command has begun.
+    proxy.delay(Direction::ToClient, Duration::from_millis(100));
     rabbit().ctl(&["delete_user", &user]);
     relay.wait_for_line("check user and password in AMQP_URL", DEADLINE);
     let (_, log) = relay.output();
     assert!(log.contains(&format!("user '{user}' is deleted")), "{log}");
     let published = world.count("PUBLISHED");
     assert!(published < EVENTS, "all were sent before the user was deleted");
+    proxy.heal();
     assert_eq!(published + world.count("WAITING"), EVENTS);
     rabbit().ctl(&["add_user", &user, PASSWORD]);
     rabbit().ctl(&["set_permissions", &user, ".*", ".*", ".*"]);
