@@ -19,10 +19,12 @@ prepare: ## install what is missing on Debian (as root), or say what to install
 build: ## build the release binary
 	$(CARGO) build --release --locked
 
+# The properties meet the same values each time; `make fuzz`, or another PROPTEST_RNG_SEED, looks for others.
 test: prepare ## check format and lints, run all tests against real servers, check the documentation
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
-	RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))}" $(CARGO) test --locked
+	PROPTEST_RNG_SEED="$${PROPTEST_RNG_SEED:-1}" RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))}" \
+		$(CARGO) test --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked
 
 # Without optimisation, as all tests are: arithmetic is checked. PROFILE=release for the binary as it is used.

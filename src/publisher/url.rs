@@ -76,7 +76,10 @@ impl Address {
             Some(host) if !host.is_empty() => decoded("host", host.trim_matches(['[', ']']))?,
             _ => return Err(format!("names no host: {FORM}")),
         };
+        // To a URL these are the folder itself and the one above it, and gone from its path; to a broker they are names.
+        let dotted = path.to_ascii_lowercase().replace("%2e", ".");
         let vhost = match url.path() {
+            _ if matches!(dotted.as_str(), "." | "..") => dotted,
             "" | "/" => "/".into(),
             path => {
                 let name = path.strip_prefix('/').unwrap_or(path);
@@ -145,6 +148,15 @@ fn decoded(part: &str, text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_virtual_host_may_be_called_as_a_folder_is() {
+        for (text, vhost) in
+            [("amqp://h/.", "."), ("amqp://h/%2E", "."), ("amqp://h/%2e.", ".."), ("amqp://h/.x", ".x")]
+        {
+            assert_eq!(Address::parse(text).unwrap().vhost, vhost);
+        }
+    }
 
     #[test]
     fn urls_are_read_part_by_part() {
