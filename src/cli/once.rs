@@ -133,7 +133,8 @@ fn relay(config: Config, asked: &Once, leaving: &mut Leaving) -> Option<Report> 
     let (error, exit) = match (&trouble, &unseen) {
         (Some(trouble), _) => (Some(since(trouble)), trouble.error.kind().into()),
         (None, Some(error)) => (Some(error.to_string()), error.kind().into()),
-        (None, None) if !ended => (Some(late(grace)), Exit::Incomplete),
+        // Only a server that does not answer keeps it for so long.
+        (None, None) if !ended => (Some(late(grace)), Exit::Unavailable),
         (None, None) if leaves_work => (None, Exit::Incomplete),
         (None, None) => (None, Exit::Done),
     };

@@ -46,10 +46,7 @@ pub(super) fn write_apart<T: Clone>(
 ///
 /// # Errors
 /// As [`write_apart`].
-pub(super) fn attempt(
-    client: &mut Client,
-    write: impl FnOnce(&mut Client) -> Result<()>,
-) -> Result<Option<Error>> {
+fn attempt(client: &mut Client, write: impl FnOnce(&mut Client) -> Result<()>) -> Result<Option<Error>> {
     let mark = |client: &mut Client, sql: &str| {
         client.batch_execute(sql).map_err(|error| failure("writing rows apart", &error))
     };

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::event::Tally;
 use crate::policy::{self, RESENT, Settlement};
 
-use super::apart::{attempt, write_apart};
+use super::apart::write_apart;
 use super::failure::failure;
 use super::sql::{READ_WRITE, Statements};
 use super::take::count;
@@ -182,16 +182,17 @@ fn settle_apart(
         settled.tally += write(client, statements, &Batches::new(part))?;
         Ok(())
     })?;
+    settled.tally.unwritten = u64::try_from(refused.len()).unwrap_or(u64::MAX);
+    // What the table may take instead: so that whoever sends the event again knows, and an operator sees why.
+    let mut notes = Vec::new();
     for ((id, settlement), error) in refused {
-        settled.tally.unwritten += 1;
         if let Some(confirm) = confirm(&(id, settlement)) {
             settled.confirmed.push(confirm);
-            // What the table may take instead: so that whoever sends the event again knows, and an operator sees why.
-            let note = [(id, policy::unwritten(&error.to_string()))];
-            attempt(client, |client| write(client, statements, &Batches::new(&note)).map(|_| ()))?;
+            notes.push((id, policy::unwritten(&error.to_string())));
         }
         settled.refused.push((id, error));
     }
+    write_apart(client, &notes, |client, part| write(client, statements, &Batches::new(part)).map(|_| ()))?;
     commit(client)?;
     if settled.tally.gone > 0 {
         settled.confirmed = confirmed;

@@ -67,12 +67,12 @@ fn a_database_that_no_longer_answers_is_left_at_the_end_of_grace() {
     let took = began.elapsed();
     postgres.thaw();
     assert!(took < SOON, "{took:?}: {ended:?}");
-    assert_eq!(ended.code, Some(75), "{ended:?}");
+    assert_eq!(ended.code, Some(69), "{ended:?}");
     assert!(ended.stderr.contains("outboxd: still not done 1s (grace) after --max-duration"), "{ended:?}");
     assert!(ended.stdout.contains("--max-duration 2s ended it, more is due"), "{ended:?}");
     let left = fs::read_to_string(&path).unwrap();
     fs::remove_file(&path).unwrap();
-    for line in ["outboxd_last_run_exit_code 75", "outboxd_last_run_success 0"] {
+    for line in ["outboxd_last_run_exit_code 69", "outboxd_last_run_success 0"] {
         assert!(left.lines().any(|it| it == line), "{left}");
     }
     // What it told of what was published is what the table says.
