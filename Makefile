@@ -23,6 +23,7 @@ build: ## build the release binary
 test: prepare ## check format and lints, run all tests against real servers, check the documentation
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets --locked -- -D warnings
+	$(CARGO) clippy --all-targets --locked --features mutants -- -D warnings
 	PROPTEST_RNG_SEED="$${PROPTEST_RNG_SEED:-1}" RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) * 2))}" \
 		$(CARGO) test --locked
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --locked

@@ -23,6 +23,10 @@ pub(super) trait Table {
 
     fn settle(&mut self, claim: Self::Claim, settlements: Vec<(i64, Settlement)>) -> Settled;
 
+    /// A defect, which only the real table has.
+    #[cfg(feature = "mutants")]
+    fn settle_unclaimed(&mut self, _: &[(i64, Settlement)]) {}
+
     fn settle_late(
         &mut self,
         confirmed: &[(i64, Receipt)],
@@ -69,6 +73,11 @@ impl Table for Outbox {
 
     fn settle(&mut self, claim: Claim, settlements: Vec<(i64, Settlement)>) -> Settled {
         Self::settle(self, claim, settlements)
+    }
+
+    #[cfg(feature = "mutants")]
+    fn settle_unclaimed(&mut self, settlements: &[(i64, Settlement)]) {
+        Self::settle_unclaimed(self, settlements);
     }
 
     fn settle_late(
